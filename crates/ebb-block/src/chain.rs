@@ -12,7 +12,26 @@ use crate::direct;
 use crate::node::{Node, for_all};
 
 /// Longest chain: more members than any set has.
-pub(crate) const CHAIN_MAX: usize = 16;
+const CHAIN_MAX: usize = 16;
+
+/// Members that a request is still to reach, in order.
+#[derive(Debug)]
+pub(crate) struct Chain<'a> {
+    hops: &'a [pb::Hop],
+    /// One for each hop.
+    members: Vec<pb::Member>,
+}
+
+impl<'a> Chain<'a> {
+    /// `Protocol`: it is longer than any set, or a hop names no member.
+    pub(crate) fn new(hops: &'a [pb::Hop]) -> Result<Self> {
+        if hops.len() > CHAIN_MAX {
+            bail!(Protocol, "a chain of {} members; at most {CHAIN_MAX}", hops.len());
+        }
+        let members = hops.iter().map(pb::Hop::required_member).collect::<Result<_>>()?;
+        Ok(Self { hops, members })
+    }
+}
 
 /// Writes here and at the members of the chain; one result for each, this one first. A failure of any of them is a
 /// result; only a malformed request is an error.
@@ -22,9 +41,7 @@ pub(crate) async fn write(
     payload: Bytes,
     deadline: Duration,
 ) -> Result<pb::WriteReplicaReply> {
-    if message.chain.len() > CHAIN_MAX {
-        bail!(Protocol, "a chain of {} members", message.chain.len());
-    }
+    let chain = Chain::new(&message.chain)?;
     let write = match message.staged {
         None => to_write(&message, payload.clone())?,
         Some(ticket) => match direct::staged_write(node, &message, ticket, &payload)? {
@@ -41,7 +58,7 @@ pub(crate) async fn write(
     let bytes = message.length;
     let here = async {
         let _writing = node.begin_writing(bytes);
-        let done = write_here(node, message.volume, &write, message.sync).await;
+        let done = async { node.volume(message.volume)?.write(&write, message.sync).await }.await;
         let (version, predecessor) = (write.version, write.predecessor);
         let (kind, at) = (message.kind(), message.offset);
         tracing::trace!(metablock = %write.metablock, %version, %predecessor, ?kind, at, bytes, ?done, "write");
@@ -54,14 +71,12 @@ pub(crate) async fn write(
         chain: rest.to_vec(),
         ..message.clone()
     };
-    let (mut behind, here) = tokio::join!(biased; forward(node, &message.chain, onward, payload, hop_deadline), here);
+    let (mut behind, here) = tokio::join!(biased; forward(node, &chain, onward, payload, hop_deadline), here);
     let mut results = vec![result(node, message.volume, write.metablock, here)];
     results.append(&mut behind);
+    // The node before this one in the chain counts the results.
+    assert_eq!(results.len(), 1 + message.chain.len(), "one result for this node, and one for each behind it");
     Ok(pb::WriteReplicaReply { results })
-}
-
-async fn write_here(node: &Node, volume: u64, write: &Write, sync: bool) -> Result<Progress> {
-    node.volume(volume)?.write(write, sync).await
 }
 
 pub(crate) fn result(node: &Node, volume: u64, metablock: MetablockId, done: Result<Progress>) -> pb::MemberResult {
@@ -69,7 +84,7 @@ pub(crate) fn result(node: &Node, volume: u64, metablock: MetablockId, done: Res
     let progress =
         done.unwrap_or_else(|_| node.volume(volume).map(|volume| volume.progress(metablock)).unwrap_or_default());
     pb::MemberResult {
-        node: node.id().raw(),
+        node: node.raw_id(),
         volume,
         boot: node.boot.raw(),
         received: Some(progress.received.into()),
@@ -78,21 +93,23 @@ pub(crate) fn result(node: &Node, volume: u64, metablock: MetablockId, done: Res
     }
 }
 
-/// Sends what came to the first member of the chain, with the rest of it. `onward` makes the message for it.
+/// Sends what came to the first member of the chain, with the rest of it; one result for each member. `onward` makes the
+/// message for the first one.
 pub(crate) async fn forward<C: Call<Reply = pb::WriteReplicaReply>>(
     node: &Arc<Node>,
-    chain: &[pb::Hop],
+    chain: &Chain<'_>,
     onward: impl FnOnce(pb::Member, &[pb::Hop]) -> C,
     payload: Bytes,
     deadline: Duration,
 ) -> Vec<pb::MemberResult> {
-    let Some((hop, rest)) = chain.split_first() else { return Vec::new() };
-    let member = hop.member.unwrap_or_default();
-    let onward = onward(member, rest);
+    let (Some((hop, rest)), Some(member)) = (chain.hops.split_first(), chain.members.first()) else {
+        return Vec::new();
+    };
+    let onward = onward(*member, rest);
     let payload = if payload.is_empty() { Vec::new() } else { vec![payload] };
     let sent = node.connector.channel(&hop.address).call_with(&onward, payload, deadline).await;
-    let members: Vec<pb::Member> = std::iter::once(member).chain(rest.iter().filter_map(|hop| hop.member)).collect();
-    match sent {
+    let members = &chain.members;
+    let results = match sent {
         Ok(reply) if reply.message.results.len() == members.len() => reply.message.results,
         Ok(reply) => {
             let error = err!(
@@ -102,10 +119,12 @@ pub(crate) async fn forward<C: Call<Reply = pb::WriteReplicaReply>>(
                 reply.message.results.len(),
                 members.len()
             );
-            failures(&members, &error)
+            failures(members, &error)
         }
-        Err(error) => failures(&members, &error.context(format_args!("next hop {}", hop.address))),
-    }
+        Err(error) => failures(members, &error.context(format_args!("next hop {}", hop.address))),
+    };
+    assert_eq!(results.len(), members.len(), "one result for each member of the chain");
+    results
 }
 
 /// The same failure for all: those behind a broken hop were not reached, or did not get their answer through.
@@ -169,4 +188,22 @@ async fn sync_one(node: &Node, replica: pb::SyncReplica) -> pb::SyncedReplica {
     tracing::trace!(%metablock, version = ?replica.version, ?synced, "sync");
     let failure = synced.as_ref().err().map(pb::Failure::from);
     pb::SyncedReplica { metablock: replica.metablock, synced: Some(synced.unwrap_or_default().into()), failure }
+}
+
+#[cfg(test)]
+mod tests {
+    use ebb_types::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn a_chain_with_a_hop_to_nobody_or_too_many_is_refused() {
+        let whole = pb::Hop { member: Some(pb::Member::default()), ..pb::Hop::default() };
+        let refused = |hops: &[pb::Hop]| Chain::new(hops).unwrap_err();
+        let error = refused(&[whole.clone(), pb::Hop::default()]);
+        assert_eq!(error.kind(), ErrorKind::Protocol);
+        assert!(error.to_string().contains("the member of a hop"), "{error}");
+        assert_eq!(refused(&vec![whole.clone(); CHAIN_MAX + 1]).kind(), ErrorKind::Protocol);
+        assert_eq!(Chain::new(&vec![whole; CHAIN_MAX]).unwrap().members.len(), CHAIN_MAX);
+    }
 }

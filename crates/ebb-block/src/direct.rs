@@ -9,7 +9,7 @@ use ebb_store::{Change, Progress, Write};
 use ebb_types::{Epoch, Error, ErrorKind, Incarnation, MetablockId, Result, bail};
 use ebb_wire::{convert, pb};
 
-use crate::chain::{CHAIN_MAX, forward, result, to_write};
+use crate::chain::{Chain, forward, result, to_write};
 use crate::node::Node;
 use crate::staging::{Put, name_of};
 
@@ -20,9 +20,7 @@ pub(crate) async fn put(
     payload: Bytes,
     deadline: Duration,
 ) -> Result<pb::WriteReplicaReply> {
-    if message.chain.len() > CHAIN_MAX {
-        bail!(Protocol, "a chain of {} members", message.chain.len());
-    }
+    let chain = Chain::new(&message.chain)?;
     let onward = |member: pb::Member, rest: &[pb::Hop]| pb::PutStaged {
         volume: member.volume,
         incarnation: member.incarnation,
@@ -31,12 +29,13 @@ pub(crate) async fn put(
     };
     // Where the answers of those behind are waited for, the caller must still hear ours.
     let here = async { keep(node, &message, &payload) };
-    let behind = forward(node, &message.chain, onward, payload.clone(), deadline * 3 / 4);
+    let behind = forward(node, &chain, onward, payload.clone(), deadline * 3 / 4);
     // Forwarded first: the next hop works while this one looks at the sums.
     let (mut behind, here) = tokio::join!(biased; behind, here);
     let kept = here.and_then(|()| Ok(node.volume(message.volume)?.progress(MetablockId::new(message.metablock))));
     let mut results = vec![result(node, message.volume, MetablockId::new(message.metablock), kept)];
     results.append(&mut behind);
+    assert_eq!(results.len(), 1 + message.chain.len(), "one result for this node, and one for each behind it");
     Ok(pb::WriteReplicaReply { results })
 }
 
@@ -61,6 +60,7 @@ pub(crate) fn staged_write(
         bail!(Protocol, "what was put is written without other bytes, and by each member for itself");
     }
     let Some(put) = node.staging.lock().get(&name_of(ticket, message.metablock)) else { return Ok(None) };
+    // I-58: what is written is what the client put, whole, or nothing.
     if (put.offset, put.bytes.len() as u64) != (message.offset, message.length) {
         bail!(Protocol, "{} bytes at {} were put, others are to be written", put.bytes.len(), put.offset);
     }

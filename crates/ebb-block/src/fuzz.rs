@@ -18,6 +18,6 @@ pub fn identity(bytes: &[u8]) -> bool {
 #[must_use]
 pub fn identities() -> Vec<Vec<u8>> {
     let position = ebb_wire::pb::Position { lineage: 17, run: 3, mark: 99, index: 1234 };
-    let identity = identity::Identity { node: NodeId::new(4), position };
+    let identity = identity::Identity { node: Some(NodeId::new(4)), position };
     [CLUSTER, ClusterId::new(u64::MAX)].map(|cluster| identity::text(cluster, &identity).into_bytes()).to_vec()
 }

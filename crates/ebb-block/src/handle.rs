@@ -78,6 +78,8 @@ async fn read(node: &Node, message: pb::ReadReplica) -> Result<Answer> {
     let min_version = convert::version(message.min_version);
     let volume = node.volume(message.volume)?;
     let read = volume.read(MetablockId::new(message.metablock), min_version, message.offset, message.length).await?;
+    // I-4: a replica that is older than the reader may see gives no data.
+    assert!(read.version >= min_version, "m{} at {} for a reader of {min_version}", message.metablock, read.version);
     let payload = match read.data {
         ReadData::Buffer(bytes) if bytes.is_empty() => Payload::Empty,
         ReadData::Buffer(bytes) => Payload::Buffers(vec![bytes]),
@@ -116,7 +118,7 @@ async fn promise_one(node: &Node, name: &pb::ReplicaName, epoch: Epoch) -> pb::P
     let promised = promised.await;
     tracing::trace!(metablock = name.metablock, %epoch, ?promised, "promise");
     if promised.is_ok() {
-        // Who put it has lost the file; what was not written by now never is.
+        // I-58: who put it has lost the file; what was not written by now never is.
         node.staging.lock().drop_below(MetablockId::new(name.metablock), epoch);
     }
     let failure = promised.as_ref().err().map(pb::Failure::from);
@@ -128,8 +130,8 @@ async fn promise_one(node: &Node, name: &pb::ReplicaName, epoch: Epoch) -> pb::P
 
 async fn pull(node: &Arc<Node>, message: pb::PullReplica) -> Result<pb::PullReplicaReply> {
     let volume = node.volume(message.volume)?;
-    let source = message.source.ok_or_else(|| err!(Protocol, "a copy of m{} from nowhere", message.metablock))?;
-    let member = source.member.unwrap_or_default();
+    let source = convert::required(message.source, "the source of a copy")?;
+    let member = source.required_member()?;
     let replica = RemoteReplica {
         channel: node.connector.channel(&source.address),
         metablock: message.metablock,
@@ -172,7 +174,8 @@ async fn stamp(node: &Node, message: pb::StampReplica) -> Result<pb::StampReplic
 async fn delete(node: &Node, message: pb::DeleteReplicas) -> Result<pb::Empty> {
     let deletion = |one: &pb::DeletedReplica| Deletion {
         metablock: MetablockId::new(one.metablock),
-        epoch: (one.epoch != u64::MAX).then(|| Epoch::new(one.epoch)),
+        epoch: one.epoch.map(Epoch::new),
+        // I-26: a replica that was made since the judgement has another life, and stays.
         life: (one.life != 0).then_some(one.life),
     };
     let deletions: Vec<_> = message.replicas.iter().map(deletion).collect();
@@ -210,7 +213,7 @@ async fn describe(node: &Node, message: pb::DescribeReplicas) -> Result<pb::Desc
 
 async fn scrub(node: &Node, message: pb::Scrub) -> Result<pb::ScrubReply> {
     let Ok(_one_at_a_time) = node.scrubbing.try_lock() else {
-        bail!(Busy, "node {} is being scrubbed already", node.id());
+        bail!(Busy, "{} is being scrubbed already", node.title());
     };
     let mut sum = pb::ScrubReply::default();
     for volume in node.volumes.iter().filter(|volume| volume.poisoned().is_none()) {

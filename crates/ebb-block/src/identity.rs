@@ -25,8 +25,8 @@ const PLAIN: u64 = 1;
 /// What the file says.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Identity {
-    /// 0 before the first registration.
-    pub(crate) node: NodeId,
+    /// None before the first registration, which the file writes as 0.
+    pub(crate) node: Option<NodeId>,
     /// Lineage 0: none yet.
     pub(crate) position: pb::Position,
 }
@@ -70,7 +70,7 @@ pub(crate) fn decode(bytes: &[u8], path: &Path, cluster: ClusterId) -> Result<Id
             ClusterId::new(found)
         );
     }
-    Ok(Identity { node: NodeId::new(node), position })
+    Ok(Identity { node: (node != 0).then(|| NodeId::new(node)), position })
 }
 
 fn position(line: &str) -> Option<pb::Position> {
@@ -85,7 +85,7 @@ fn position(line: &str) -> Option<pb::Position> {
 pub(crate) fn text(cluster: ClusterId, identity: &Identity) -> String {
     let Identity { node, position: pb::Position { lineage, run, mark, index } } = identity;
     let position = format!("position {lineage} {run} {mark} {index}");
-    format!("{FIRST_WORD}{FORMAT}\ncluster {}\nnode {}\n{position}\n", cluster.raw(), node.raw())
+    format!("{FIRST_WORD}{FORMAT}\ncluster {}\nnode {}\n{position}\n", cluster.raw(), node.map_or(0, NodeId::raw))
 }
 
 /// Remembers it durably.
@@ -103,7 +103,7 @@ mod tests {
     fn a_node_knows_itself_and_refuses_other_formats_by_name() {
         let (path, cluster) = (Path::new("/d/node"), ClusterId::new(5));
         let position = pb::Position { lineage: u64::MAX, run: 3, mark: 9, index: 1234 };
-        let identity = Identity { node: NodeId::new(4), position };
+        let identity = Identity { node: Some(NodeId::new(4)), position };
         let written = text(cluster, &identity);
         assert_eq!(decode(written.as_bytes(), path, cluster).unwrap(), identity);
         let plain = Identity { position: pb::Position::default(), ..identity };

@@ -17,7 +17,7 @@ use ebb_wire::pb;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
-use crate::excuse::Excuse;
+use crate::excuse::{Excuse, OwnWork};
 use crate::rest::Resting;
 use crate::seen::Seen;
 use crate::share::Shares;
@@ -38,7 +38,8 @@ pub(crate) struct Node {
     pub(crate) volumes: Vec<Volume>,
     /// Those that have an id.
     by_id: RwLock<BTreeMap<VolumeId, Volume>>,
-    id: RwLock<NodeId>,
+    /// None before the first registration.
+    id: RwLock<Option<NodeId>>,
     /// What this process and those before it have seen of the master.
     pub(crate) seen: Seen,
     pub(crate) data_dir: PathBuf,
@@ -70,7 +71,7 @@ impl Node {
     pub(crate) fn new(
         runtime: &Runtime,
         volumes: Vec<Volume>,
-        (id, position): (NodeId, pb::Position),
+        (id, position): (Option<NodeId>, pb::Position),
         data_dir: PathBuf,
         masters: Vec<String>,
         connector: Connector,
@@ -119,16 +120,27 @@ impl Node {
     pub(crate) fn volume(&self, id: u64) -> Result<Volume> {
         let id = VolumeId::new(id);
         let found = self.by_id.read().get(&id).cloned();
-        found.ok_or_else(|| err!(NoReplica, "node {} has no volume {id}", self.id()))
+        found.ok_or_else(|| err!(NoReplica, "{} has no volume {id}", self.title()))
     }
 
-    /// 0 before the first registration.
-    pub(crate) fn id(&self) -> NodeId {
+    /// None before the first registration.
+    pub(crate) fn id(&self) -> Option<NodeId> {
         *self.id.read()
     }
 
+    /// As messages have it: 0 before the first registration.
+    pub(crate) fn raw_id(&self) -> u64 {
+        self.id().map_or(0, NodeId::raw)
+    }
+
+    /// For people.
+    pub(crate) fn title(&self) -> String {
+        self.id().map_or_else(|| "a node without an id".to_owned(), |id| format!("node {id}"))
+    }
+
     pub(crate) fn set_id(&self, id: NodeId) {
-        *self.id.write() = id;
+        assert_ne!(id.raw(), 0, "a registration without an id is refused before");
+        *self.id.write() = Some(id);
     }
 
     /// Requests in progress.
@@ -145,7 +157,8 @@ impl Node {
     pub(crate) fn is_excused(&self) -> bool {
         let copies = self.pulls.available_permits() < PULLS_AT_ONCE;
         let works = copies || self.scrubbing.try_lock().is_err() || self.volumes.iter().any(Volume::is_checkpointing);
-        self.excuse.lock().is_excused(works, self.runtime.now())
+        let own_work = if works { OwnWork::UnderWay } else { OwnWork::None };
+        self.excuse.lock().is_excused(own_work, self.runtime.now())
     }
 
     /// A write or sync of so many bytes goes on for as long as the answer is held.
@@ -172,7 +185,8 @@ where
     O: Send + 'static,
     W: Future<Output = O> + Send + 'static,
 {
-    let mut done = Vec::with_capacity(items.len());
+    let count = items.len();
+    let mut done = Vec::with_capacity(count);
     let mut items = items.into_iter().peekable();
     while items.peek().is_some() {
         let tasks: Vec<_> = items.by_ref().take(AT_ONCE).map(|item| runtime.spawn("block-item", work(item))).collect();
@@ -180,6 +194,7 @@ where
             done.push(task.join().await?);
         }
     }
+    assert_eq!(done.len(), count, "one answer for each item");
     Ok(done)
 }
 
@@ -200,6 +215,7 @@ pub(crate) struct InProgress(Arc<Node>);
 
 impl Drop for InProgress {
     fn drop(&mut self) {
-        self.0.load.fetch_sub(1, Ordering::Relaxed);
+        let before = self.0.load.fetch_sub(1, Ordering::Relaxed);
+        assert!(before > 0, "a request ends that was not counted");
     }
 }

@@ -100,7 +100,7 @@ fn elsewhere(error: &Error) -> bool {
 /// Registers and reports everything; returns the pause between heartbeats.
 async fn register(node: &Node, masters: &mut Masters, introduction: &Introduction) -> Result<Duration> {
     let message = pb::RegisterNode {
-        node: node.id().raw(),
+        node: node.raw_id(),
         host: introduction.host.clone(),
         rack: introduction.rack.clone(),
         address: introduction.address.clone(),
@@ -114,7 +114,7 @@ async fn register(node: &Node, masters: &mut Masters, introduction: &Introductio
     for volume in &node.volumes {
         report::all(node, masters, volume).await?;
     }
-    tracing::info!(node = %node.id(), address = introduction.address, "registered");
+    tracing::info!(node = node.title(), address = introduction.address, "registered");
     Ok(Duration::from_millis(u64::from(reply.heartbeat_ms.max(10))))
 }
 
@@ -124,9 +124,9 @@ async fn take_ids(node: &Node, reply: &pb::RegisterNodeReply) -> Result<()> {
     if reply.volumes.len() != node.volumes.len() || reply.node == 0 || reply.volumes.iter().any(|one| one.id == 0) {
         bail!(Protocol, "the master registered {id} with {} of {} volumes", reply.volumes.len(), node.volumes.len());
     }
-    if id != node.id() {
+    if Some(id) != node.id() {
         let cluster = node.connector.identity().cluster;
-        let identity = identity::Identity { node: id, position: node.seen.position() };
+        let identity = identity::Identity { node: Some(id), position: node.seen.position() };
         identity::write(&node.runtime.disk(), &node.data_dir, cluster, &identity).await?;
         node.set_id(id);
     }
@@ -136,6 +136,7 @@ async fn take_ids(node: &Node, reply: &pb::RegisterNodeReply) -> Result<()> {
         volume.assign(id, VolumeId::new(given.id)).await?;
     }
     node.list_volumes();
+    assert!(node.volumes.iter().all(|volume| volume.id().raw() != 0), "each volume has the id that was given");
     node.seen.on_registered();
     Ok(())
 }
@@ -155,7 +156,7 @@ async fn heartbeats(node: &Arc<Node>, masters: &mut Masters, interval: Duration,
             damaged.clone()
         };
         let message = pb::Heartbeat {
-            node: node.id().raw(),
+            node: node.raw_id(),
             boot: node.boot.raw(),
             volumes: describe_volumes(node).await,
             corrupt: corrupt.iter().map(|metablock| metablock.raw()).collect(),

@@ -48,7 +48,7 @@ async fn part(
             corrupt: one.corrupt,
         })
         .collect();
-    let (id, boot, volume) = (node.id().raw(), node.boot.raw(), volume.id().raw());
+    let (id, boot, volume) = (node.raw_id(), node.boot.raw(), volume.id().raw());
     masters.call(&pb::ReplicaReport { node: id, boot, volume, replicas, last: next.is_none() }, DEADLINE).await?;
     Ok(next)
 }

@@ -35,7 +35,7 @@ impl Node {
         }
         let until = *self.resting.until.lock();
         if until.is_some_and(|until| self.runtime.now() < until) {
-            bail!(Unavailable, "node {} is about to sleep, by the power plan", self.id());
+            bail!(Unavailable, "{} is about to sleep, by the power plan", self.title());
         }
         Ok(())
     }
@@ -54,7 +54,7 @@ pub(crate) async fn rest(node: &Arc<Node>, message: pb::Rest) -> Result<pb::Empt
     let ended = node.runtime.timeout(span, "requests in progress", finish(node)).await;
     if let Err(error) = ended {
         *node.resting.until.lock() = None;
-        bail!(Busy, "node {} has no rest within {span:?}: {error}", node.id());
+        bail!(Busy, "{} has no rest within {span:?}: {error}", node.title());
     }
     Ok(pb::Empty {})
 }

@@ -76,7 +76,7 @@ impl BlockOptions {
             advertise: None,
             masters,
             pid: 0,
-            volume: VolumeOptions::new(identity.cluster, NodeId::new(0)),
+            volume: VolumeOptions::new(identity.cluster, None),
             server: ServerOptions::default(),
             patrol: PatrolOptions::default(),
             share: true,
@@ -113,8 +113,7 @@ impl BlockServer {
             identity::read(&disk, &options.data_dir, options.identity.cluster).await?;
         let volumes = open_volumes(&runtime, &options, id).await?;
         // The volumes know their node even if its own file is lost.
-        let of_volume = volumes.iter().map(|volume| volume.label().node).find(|node| node.raw() != 0);
-        let id = if id.raw() == 0 { of_volume.unwrap_or(id) } else { id };
+        let id = id.or_else(|| volumes.iter().find_map(|volume| volume.label().node));
 
         let listener = runtime.listen(&options.listen).await?;
         let address = options.advertise.clone().unwrap_or_else(|| listener.address());
@@ -158,9 +157,9 @@ impl BlockServer {
         &self.address
     }
 
-    /// Its id; 0 before the first registration.
+    /// Its id; none before the first registration.
     #[must_use]
-    pub fn node(&self) -> NodeId {
+    pub fn node(&self) -> Option<NodeId> {
         self.node.id()
     }
 
@@ -217,7 +216,7 @@ async fn begin_sharing(node: &Arc<Node>, path: PathBuf) -> Option<Task<()>> {
     }
 }
 
-async fn open_volumes(runtime: &Runtime, options: &BlockOptions, node: NodeId) -> Result<Vec<Volume>> {
+async fn open_volumes(runtime: &Runtime, options: &BlockOptions, node: Option<NodeId>) -> Result<Vec<Volume>> {
     let mut paths = options.volumes.clone();
     if paths.is_empty() {
         paths.push(options.data_dir.join("volume-1"));

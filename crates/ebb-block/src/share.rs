@@ -289,7 +289,7 @@ impl Reader for Slot {
     fn revoke(&self) {
         let Some(table) = self.table.upgrade() else { return };
         let mut cells = table.cells.lock();
-        // One that the client has closed may be another's by now.
+        // I-38: the slot is cleared before a byte changes. One that the client has closed may be another's by now.
         if cells.slots.get(&self.index).is_some_and(|slot| slot.grant == self.grant) {
             table.words.store(self.index * SLOT_WORDS, 0);
             cells.revoked.push((self.index, self.grant));
@@ -308,7 +308,8 @@ impl Table {
         };
         cells.last_grant += 1;
         let slot = Arc::new(Slot { table: Arc::downgrade(self), index, grant: cells.last_grant });
-        cells.slots.insert(index, slot.clone());
+        let before = cells.slots.insert(index, slot.clone());
+        assert!(before.is_none(), "slot {index} was free");
         self.words.store(index * SLOT_WORDS, slot.grant);
         Ok(slot)
     }

@@ -81,6 +81,8 @@ impl Staging {
         self.bytes += weight;
         *self.of_session.entry(name.0).or_default() += weight;
         self.kept.insert(name, (put, now.after(KEPT_FOR)));
+        // I-100: whatever was put, no more memory is taken than was declared.
+        assert!(self.bytes <= self.bytes_max, "{} bytes of {}", self.bytes, self.bytes_max);
         Ok(())
     }
 
@@ -113,12 +115,12 @@ impl Staging {
     }
 
     fn give_back(&mut self, session: u64, weight: usize) {
+        let held = self.of_session.get_mut(&session).expect("a session that has bytes here is counted");
+        assert!(weight <= *held && *held <= self.bytes, "{weight} bytes of {held} of s{session}, of {}", self.bytes);
+        *held -= weight;
         self.bytes -= weight;
-        if let Some(held) = self.of_session.get_mut(&session) {
-            *held -= weight;
-            if *held == 0 {
-                self.of_session.remove(&session);
-            }
+        if *held == 0 {
+            self.of_session.remove(&session);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use ebb_block::{BlockOptions, BlockServer};
-use ebb_client::{Access, Client, ClientOptions};
+use ebb_client::{Access, Client, ClientOptions, NewFile};
 use ebb_master::{Master, Options};
 use ebb_rpc::{Connector, Counters, Identity, Secret};
 use ebb_runtime::Runtime;
@@ -61,8 +61,7 @@ async fn measure(mebibytes: u64, files: u64) -> Result<()> {
     runtime.sleep(std::time::Duration::from_secs(2)).await;
     let root = Credentials::root();
     let one = client(&runtime, master.address(), "client").await?;
-    let (handle, attr, _) =
-        one.create(&root, InodeId::ROOT, b"big", 0o644, 0, true, Access::ReadWrite, Vec::new()).await?;
+    let (handle, attr, _) = one.create(&root, NewFile::exclusive(InodeId::ROOT, b"big", Access::ReadWrite)).await?;
     let block: Bytes =
         (0..1u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect::<Vec<_>>().into();
     let (begun, cpu) = (Instant::now(), cpu_seconds());
@@ -102,16 +101,7 @@ async fn measure(mebibytes: u64, files: u64) -> Result<()> {
                 runtime.spawn("create", async move {
                     for number in 0..files / streams {
                         let name = format!("{streams}-{stream}-{number}");
-                        let made = one.create(
-                            &root,
-                            InodeId::ROOT,
-                            name.as_bytes(),
-                            0o644,
-                            0,
-                            true,
-                            Access::Write,
-                            Vec::new(),
-                        );
+                        let made = one.create(&root, NewFile::exclusive(InodeId::ROOT, name.as_bytes(), Access::Write));
                         let (handle, _, _) = made.await?;
                         one.write(handle, 0, Bytes::from(vec![7; 4000])).await?;
                         one.close(handle).await;

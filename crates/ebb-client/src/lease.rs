@@ -285,7 +285,7 @@ impl Shared {
             ..Default::default()
         };
         let reply = self.session.masters.call(&message, ATTEMPT, self.session.deadline()).await.result?;
-        let attr = reply.attr.unwrap_or_default();
+        let attr = reply.attr.ok_or_else(|| err!(Protocol, "the state of {} came without attributes", inode.id))?;
         let lost = inode.core.lock().hold.lost().map(Epoch::raw);
         if lost == Some(attr.epoch) {
             self.tell(vec![recall::lost(inode.id.raw(), attr.epoch)]).await;

@@ -59,4 +59,7 @@ pub use metrics::Metrics;
 pub use options::{ClientOptions, Unit};
 pub use power::inspect::{BlinkState, BlockInfo, ServerLoad};
 pub use power::{HostPower, deliver};
-pub use types::{Access, Allocate, CacheGuard, CacheListener, Handle, Location, Privileges, SetAttr, SetTime};
+pub use types::{
+    Access, Allocate, CacheGuard, CacheListener, EntryDetail, Handle, IfExists, IfLocked, Location, Lock, LockKind,
+    LockSort, NewFile, NewName, Place, Privileges, Rename, RenameMode, Seek, SetAttr, SetTime, UnnamedFile, XattrMode,
+};

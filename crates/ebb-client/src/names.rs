@@ -41,13 +41,13 @@ impl Shared {
     /// A request that takes a name from an inode, perhaps its last.
     pub async fn displacing(self: &Arc<Self>, credentials: &Credentials, op: Op) -> Result<()> {
         let reply = self.change(credentials, op).await?;
-        if reply.displaced_inode != 0 {
+        if let Some(displaced) = reply.displaced() {
             let left = match (reply.displaced_gone, reply.displaced_open) {
                 (false, _) => Left::Names,
                 (true, true) => Left::Readers,
                 (true, false) => Left::Nothing,
             };
-            self.on_displaced(InodeId::new(reply.displaced_inode), left);
+            self.on_displaced(displaced, left);
         }
         Ok(())
     }

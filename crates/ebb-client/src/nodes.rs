@@ -20,6 +20,26 @@ use crate::nodes::silence::Silence;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeMap(Arc<Mutex<State>>, Arc<Notify>);
 
+/// A member, and where its node is reached.
+#[derive(Clone, Debug)]
+pub(crate) struct Hop {
+    pub member: pb::Member,
+    pub address: String,
+    pub host: String,
+}
+
+impl Hop {
+    /// `node`: the member's.
+    pub fn new(member: pb::Member, node: &pb::Node) -> Self {
+        assert_eq!(member.node, node.id, "a member is reached at its own node");
+        Self { member, address: node.address.clone(), host: node.host.clone() }
+    }
+
+    pub fn to_message(&self) -> pb::Hop {
+        pb::Hop { member: Some(self.member), address: self.address.clone(), host: self.host.clone() }
+    }
+}
+
 #[derive(Debug, Default)]
 struct State {
     version: u64,
@@ -86,12 +106,10 @@ impl NodeMap {
     }
 
     /// How to reach a member. Kind `Unreachable` if its node is not known.
-    pub fn hop(&self, member: &pb::Member) -> Result<pb::Hop> {
+    pub fn hop(&self, member: &pb::Member) -> Result<Hop> {
         let state = self.0.lock();
         match state.nodes.get(&member.node) {
-            Some(node) if !node.address.is_empty() => {
-                Ok(pb::Hop { member: Some(*member), address: node.address.clone(), host: node.host.clone() })
-            }
+            Some(node) if !node.address.is_empty() => Ok(Hop::new(*member, node)),
             _ => Err(err!(Unreachable, "node n{} is not in the node map yet", member.node)),
         }
     }

@@ -91,6 +91,7 @@ mod tests {
         assert_eq!(without_privileges(0o6755), 0o755);
         assert_eq!(without_privileges(0o6745), 0o2745);
         assert_eq!(without_privileges(0o4600), 0o600);
+        assert_eq!(without_privileges(0o1644), 0o1644);
     }
 
     #[test]

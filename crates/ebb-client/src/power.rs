@@ -7,7 +7,7 @@ pub(crate) mod rest;
 
 use std::time::Duration;
 
-use ebb_power::{NodeState, PowerPlan, wall_ms};
+use ebb_power::{Awake, NodeState, PowerPlan, wall_ms};
 use ebb_types::{HostName, NodeId, ReadRule, Result, err};
 use ebb_wire::pb;
 
@@ -82,9 +82,9 @@ impl Shared {
         wall_ms(self.runtime.wall())
     }
 
-    /// How long a node still serves, in milliseconds; 0: it sleeps; `u64::MAX`: no plan lets it sleep.
-    pub fn awake_left_ms(&self, node: u64) -> u64 {
-        self.plans.lock().awake_left_ms(NodeId::new(node), self.wall_ms())
+    /// How long a node still serves.
+    pub fn awake_for(&self, node: NodeId) -> Awake {
+        self.plans.lock().awake_for(node, self.wall_ms())
     }
 
     /// How long until a node serves: zero if it does, none if no plan wakes it.
@@ -105,9 +105,11 @@ impl Shared {
         if plans.next_wake_ms(node, now_ms).is_none() {
             return HostPower::Off;
         }
-        match (plans.awake_left_ms(node, now_ms), plans.at(now_ms)) {
-            (u64::MAX, _) | (_, None) => HostPower::On,
-            (_, Some(plan)) => HostPower::Blinks(Duration::from_millis(plan.interval_ms)),
+        match plans.at(now_ms) {
+            Some(plan) if !plans.awake_for(node, now_ms).is_always() => {
+                HostPower::Blinks(Duration::from_millis(plan.interval_ms))
+            }
+            _ => HostPower::On,
         }
     }
 
@@ -116,7 +118,7 @@ impl Shared {
     pub fn next_meeting(&self, nodes: impl Iterator<Item = u64> + Clone) -> Meeting {
         let wakes = || nodes.clone().filter_map(|node| self.wakes_in(node)).min();
         let own = self.nodes.on_host(self.options.host.as_str());
-        let Some(own) = own.filter(|own| self.awake_left_ms(*own) != u64::MAX) else {
+        let Some(own) = own.filter(|own| !self.awake_for(NodeId::new(*own)).is_always()) else {
             return wakes().map_or(Meeting::Off, Meeting::In);
         };
         let meets_in = |node| {

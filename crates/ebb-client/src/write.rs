@@ -29,19 +29,10 @@ use crate::lease::Entry;
 use crate::lease::hold::Lease;
 use crate::plan::{GRANTS_PER_CALL, grants_ahead, grants_needed, reach_of};
 use crate::shared::Shared;
-use crate::types::Privileges;
+use crate::types::{Place, Privileges};
 
 /// Largest offset of a byte, as Linux has it.
 pub(crate) const FILE_SIZE_MAX: u64 = i64::MAX as u64;
-
-/// Where a write goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
-    /// Here.
-    At(u64),
-    /// Behind the last byte.
-    End,
-}
 
 impl Shared {
     /// Writes all of `data`; returns where it went.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ebb_fuse::vfs::{
-    Allocate, Attr, DirEntry, DirPage, FileId, Lock, NewName, OpenMode, Place, Privileges, Rename, Seek, SetAttr,
-    StatFs, Vfs, XattrMode,
+    Allocate, Attr, DirEntry, DirPage, EntryDetail, Handle, IfLocked, Lock, NewFile, NewName, OpenMode, Place,
+    Privileges, Rename, Seek, SetAttr, StatFs, UnnamedFile, Vfs, XattrMode,
 };
 use ebb_fuse::{MountOptions, mount_vfs};
 use ebb_runtime::Runtime;
@@ -83,8 +83,8 @@ fn refused<T>() -> Result<T> {
     Err(err!(Unsupported, "this mount does nothing"))
 }
 
-fn file(inode: InodeId) -> FileId {
-    FileId(inode.raw())
+fn file(inode: InodeId) -> Handle {
+    Handle(inode.raw())
 }
 
 impl Bare {
@@ -146,17 +146,17 @@ impl Vfs for Bare {
         refused()
     }
 
-    async fn read_dir(&self, inode: InodeId, cookie: u64, limit: u32, with_attributes: bool) -> Result<DirPage> {
+    async fn read_dir(&self, inode: InodeId, after: Option<u64>, limit: u32, detail: EntryDetail) -> Result<DirPage> {
         let state = self.state.lock();
         let of = state.names.range((inode, Vec::new())..).take_while(|((parent, _), _)| *parent == inode);
-        let mut after = of.zip(1..).skip(usize::try_from(cookie).unwrap_or(usize::MAX)).peekable();
+        let mut rest = of.zip(1..).skip(usize::try_from(after.unwrap_or(0)).unwrap_or(usize::MAX)).peekable();
         let mut page = DirPage::default();
-        for (((_, name), child), cookie) in after.by_ref().take(limit as usize) {
+        for (((_, name), child), cookie) in rest.by_ref().take(limit as usize) {
             let attr = state.attr(*child)?;
-            let (kind, attr) = (attr.kind, with_attributes.then_some(attr));
+            let (kind, attr) = (attr.kind, (detail == EntryDetail::Attributes).then_some(attr));
             page.entries.push(DirEntry { name: name.clone(), inode: *child, kind, cookie, attr });
         }
-        page.end = after.peek().is_none();
+        page.end = rest.peek().is_none();
         Ok(page)
     }
 
@@ -184,37 +184,37 @@ impl Vfs for Bare {
         refused()
     }
 
-    async fn open(&self, _: &Credentials, inode: InodeId, mode: OpenMode) -> Result<FileId> {
+    async fn open(&self, _: &Credentials, inode: InodeId, mode: OpenMode) -> Result<Handle> {
         let mut state = self.state.lock();
         let attr = state.attrs.get_mut(&inode).ok_or_else(|| err!(NotFound, "no {inode}"))?;
-        if mode.truncate {
+        if mode.cut.is_some() {
             attr.size = 0;
         }
         Ok(file(inode))
     }
 
-    async fn create(&self, _: &Credentials, new: NewName<'_>, _: bool, _: OpenMode) -> Result<(FileId, Attr)> {
-        let attr = self.state.lock().make(new.parent, new.name, FileKind::File)?;
+    async fn create(&self, _: &Credentials, new: NewFile<'_>, _: Option<Privileges>) -> Result<(Handle, Attr)> {
+        let attr = self.state.lock().make(new.name.parent, new.name.name, FileKind::File)?;
         Ok((file(attr.inode), attr))
     }
 
-    async fn create_unnamed(&self, _: &Credentials, _: NewName<'_>, _: bool, _: OpenMode) -> Result<(FileId, Attr)> {
+    async fn create_unnamed(&self, _: &Credentials, _: UnnamedFile) -> Result<(Handle, Attr)> {
         refused()
     }
 
-    async fn flush(&self, _: FileId) -> Result<()> {
+    async fn flush(&self, _: Handle) -> Result<()> {
         Ok(())
     }
 
-    async fn close(&self, _: FileId) {}
+    async fn close(&self, _: Handle) {}
 
-    async fn read(&self, file: FileId, offset: u64, len: u32) -> Result<Bytes> {
+    async fn read(&self, file: Handle, offset: u64, len: u32) -> Result<Bytes> {
         let size = self.state.lock().attr(InodeId::new(file.0))?.size;
         let len = u64::from(len).min(size.saturating_sub(offset)).min(ZEROS as u64);
         Ok(self.zeros.slice(..usize::try_from(len).unwrap_or(0)))
     }
 
-    async fn write(&self, file: FileId, place: Place, data: Bytes, _: Privileges) -> Result<u64> {
+    async fn write(&self, file: Handle, place: Place, data: Bytes, _: Privileges) -> Result<u64> {
         let mut state = self.state.lock();
         let attr = state.attrs.get_mut(&InodeId::new(file.0)).ok_or_else(|| err!(NotFound, "the file is gone"))?;
         let offset = match place {
@@ -225,23 +225,23 @@ impl Vfs for Bare {
         Ok(offset)
     }
 
-    async fn fsync(&self, _: FileId) -> Result<()> {
+    async fn fsync(&self, _: Handle) -> Result<()> {
         Ok(())
     }
 
-    async fn allocate(&self, _: FileId, _: Allocate, _: u64, _: u64) -> Result<()> {
+    async fn allocate(&self, _: Handle, _: Allocate, _: u64, _: u64) -> Result<()> {
         refused()
     }
 
-    async fn seek(&self, _: FileId, _: u64, _: Seek) -> Result<u64> {
+    async fn seek(&self, _: Handle, _: u64, _: Seek) -> Result<u64> {
         refused()
     }
 
-    async fn copy_range(&self, _: FileId, _: u64, _: FileId, _: u64, _: u64) -> Result<u64> {
+    async fn copy_range(&self, _: Handle, _: u64, _: Handle, _: u64, _: u64) -> Result<u64> {
         refused()
     }
 
-    async fn set_lock(&self, _: InodeId, _: Lock, _: bool) -> Result<()> {
+    async fn set_lock(&self, _: InodeId, _: Lock, _: IfLocked) -> Result<()> {
         refused()
     }
 

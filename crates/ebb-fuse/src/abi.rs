@@ -7,6 +7,8 @@ pub mod init;
 pub mod reply;
 pub mod request;
 
+use crate::vfs::Privileges;
+
 /// Protocol version, major.
 pub const MAJOR: u32 = 7;
 /// Protocol version, minor: what these modules were written against. The kernel falls back by itself.
@@ -109,3 +111,9 @@ pub const NOTIFY_INC_EPOCH: i32 = 8;
 pub const MINOR_EPOCHS: u32 = 44;
 /// `FMODE_EXEC` as it shows in open flags.
 pub const OPEN_EXEC: u32 = 0x20;
+
+/// What becomes of set-user-id and set-group-id: the kernel sets `bit` if they have to go.
+#[must_use]
+pub const fn privileges(flags: u32, bit: u32) -> Privileges {
+    if flags & bit != 0 { Privileges::Taken } else { Privileges::OfOpener }
+}

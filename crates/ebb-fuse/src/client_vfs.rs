@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client, Handle};
+use ebb_client::Client;
 use ebb_types::{Credentials, FileKind, InodeId, Result, WallTime, err};
 use ebb_wire::pb;
 
 use crate::vfs::{
-    Allocate, Attr, DirEntry, DirPage, FileId, Lock, LockKind, NewName, OpenMode, Place, Privileges, Rename,
-    RenameMode, Seek, SetAttr, SetTime, StatFs, Vfs, XattrMode,
+    Access, Allocate, Attr, DirEntry, DirPage, EntryDetail, Handle, IfLocked, Lock, NewFile, NewName, OpenMode, Place,
+    Privileges, Rename, Seek, SetAttr, StatFs, UnnamedFile, Vfs, XattrMode,
 };
 
 /// Largest transfer size that programs are told: they allocate buffers of it.
@@ -59,50 +59,23 @@ fn attr(from: pb::Attr) -> Result<Attr> {
     })
 }
 
-fn time(set: SetTime) -> ebb_client::SetTime {
-    match set {
-        SetTime::Now => ebb_client::SetTime::Now,
-        SetTime::At(time) => ebb_client::SetTime::At(time),
+/// What a file must be opened for: cutting it is writing.
+fn needed_access(asked: Access, cut: Option<Privileges>) -> Access {
+    match (asked, cut) {
+        (Access::Read, Some(_)) => Access::ReadWrite,
+        _ => asked,
     }
-}
-
-fn to_wire(lock: Lock) -> pb::FileLock {
-    let kind = match lock.kind {
-        LockKind::Unlock => 0,
-        LockKind::Shared => 1,
-        LockKind::Exclusive => 2,
-    };
-    let Lock { flock, owner, start, end, pid, .. } = lock;
-    pb::FileLock { kind, flock, owner, start, end, pid, session: 0 }
-}
-
-fn access(mode: OpenMode) -> Access {
-    match (mode.read, mode.write || mode.truncate) {
-        (_, false) => Access::Read,
-        (false, true) => Access::Write,
-        (true, true) => Access::ReadWrite,
-    }
-}
-
-/// The mode without what a write by somebody else takes away: set-user-id, and set-group-id where the group may
-/// execute (without it the bit once stood for mandatory locks; Linux' `setattr_should_drop_suidgid`).
-fn without_privileges(mode: u32) -> u32 {
-    let mode = mode & !libc::S_ISUID;
-    if mode & libc::S_IXGRP == 0 { mode } else { mode & !libc::S_ISGID }
 }
 
 impl ClientVfs {
-    /// Takes set-user-id and set-group-id away, if they are set, before a change of size by somebody who may not keep
-    /// them.
-    async fn kill_privileges(&self, inode: InodeId) -> Result<()> {
-        let mode = self.get_attr(inode).await?.mode;
-        let left = without_privileges(mode);
-        if left != mode {
-            // Not the caller's wish but the system's: the caller may well not own the file.
-            let set = ebb_client::SetAttr { mode: Some(left), ..ebb_client::SetAttr::default() };
-            self.client.set_attr(&Credentials::root(), inode, set).await?;
+    /// Cuts a file that was just opened to nothing. The handle is closed if that fails.
+    async fn cut(&self, caller: &Credentials, opened: Handle, inode: InodeId, privileges: Privileges) -> Result<Attr> {
+        let cut = SetAttr { size: Some(0), by_handle: true, privileges, ..SetAttr::default() };
+        let done = self.set_attr(caller, inode, cut).await;
+        if done.is_err() {
+            self.client.close(opened).await;
         }
-        Ok(())
+        done
     }
 }
 
@@ -139,19 +112,7 @@ impl Vfs for ClientVfs {
     }
 
     async fn set_attr(&self, caller: &Credentials, inode: InodeId, set: SetAttr) -> Result<Attr> {
-        if set.kill_privileges && set.size.is_some() {
-            self.kill_privileges(inode).await?;
-        }
-        let change = ebb_client::SetAttr {
-            mode: set.mode,
-            uid: set.uid,
-            gid: set.gid,
-            size: set.size,
-            atime: set.atime.map(time),
-            mtime: set.mtime.map(time),
-            by_handle: set.by_handle,
-        };
-        attr(self.client.set_attr(caller, inode, change).await?)
+        attr(self.client.set_attr(caller, inode, set).await?)
     }
 
     async fn read_link(&self, inode: InodeId) -> Result<Vec<u8>> {
@@ -159,12 +120,11 @@ impl Vfs for ClientVfs {
     }
 
     async fn make_node(&self, caller: &Credentials, new: NewName<'_>, kind: FileKind, rdev: u32) -> Result<Attr> {
-        let mode = crate::abi::reply::kind_bits(kind) | new.mode;
-        attr(self.client.make_node(caller, new.parent, new.name, mode, new.umask, rdev).await?)
+        attr(self.client.make_node(caller, new, kind, rdev).await?)
     }
 
     async fn make_dir(&self, caller: &Credentials, new: NewName<'_>) -> Result<Attr> {
-        attr(self.client.make_dir(caller, new.parent, new.name, new.mode, new.umask).await?)
+        attr(self.client.make_dir(caller, new).await?)
     }
 
     async fn symlink(&self, caller: &Credentials, parent: InodeId, name: &[u8], target: &[u8]) -> Result<Attr> {
@@ -184,19 +144,11 @@ impl Vfs for ClientVfs {
     }
 
     async fn rename(&self, caller: &Credentials, rename: Rename<'_>) -> Result<()> {
-        let request = pb::meta_op::Rename {
-            source_parent: rename.source_parent.raw(),
-            source_name: rename.source_name.to_vec(),
-            target_parent: rename.target_parent.raw(),
-            target_name: rename.target_name.to_vec(),
-            no_replace: rename.mode == RenameMode::NoReplace,
-            exchange: rename.mode == RenameMode::Exchange,
-        };
-        self.client.rename(caller, request).await
+        self.client.rename(caller, rename).await
     }
 
-    async fn read_dir(&self, inode: InodeId, cookie: u64, limit: u32, with_attributes: bool) -> Result<DirPage> {
-        let (entries, end) = self.client.read_dir(&Credentials::root(), inode, cookie, limit, with_attributes).await?;
+    async fn read_dir(&self, inode: InodeId, after: Option<u64>, limit: u32, detail: EntryDetail) -> Result<DirPage> {
+        let (entries, end) = self.client.read_dir(&Credentials::root(), inode, after, limit, detail).await?;
         let entries = entries.into_iter().map(|entry| {
             let kind = FileKind::from_raw(entry.kind)
                 .ok_or_else(|| err!(Protocol, "inode i{} is of kind {}", entry.inode, entry.kind))?;
@@ -243,135 +195,84 @@ impl Vfs for ClientVfs {
         value: Bytes,
         mode: XattrMode,
     ) -> Result<()> {
-        let (create, replace) = (mode == XattrMode::Create, mode == XattrMode::Replace);
-        self.client.set_xattr(caller, inode, name, value, create, replace).await
+        self.client.set_xattr(caller, inode, name, value, mode).await
     }
 
     async fn remove_xattr(&self, caller: &Credentials, inode: InodeId, name: &[u8]) -> Result<()> {
         self.client.remove_xattr(caller, inode, name).await
     }
 
-    async fn open(&self, caller: &Credentials, inode: InodeId, mode: OpenMode) -> Result<FileId> {
+    async fn open(&self, caller: &Credentials, inode: InodeId, mode: OpenMode) -> Result<Handle> {
         let root = Credentials::root();
         let caller = if mode.execute { &root } else { caller };
-        let (handle, attr) = self.client.open(caller, inode, access(mode)).await?;
-        if mode.truncate && attr.size > 0 {
-            let cut =
-                SetAttr { size: Some(0), by_handle: true, kill_privileges: mode.kill_privileges, ..SetAttr::default() };
-            if let Err(error) = self.set_attr(caller, inode, cut).await {
-                self.client.close(handle).await;
-                return Err(error);
-            }
+        let (handle, attr) = self.client.open(caller, inode, needed_access(mode.access, mode.cut)).await?;
+        if let Some(privileges) = mode.cut.filter(|_| attr.size > 0) {
+            self.cut(caller, handle, inode, privileges).await?;
         }
-        Ok(FileId(handle.0))
+        Ok(handle)
     }
 
-    async fn create(
-        &self,
-        caller: &Credentials,
-        new: NewName<'_>,
-        exclusive: bool,
-        mode: OpenMode,
-    ) -> Result<(FileId, Attr)> {
-        let NewName { parent, name, mode: bits, umask } = new;
-        let (handle, found, made) =
-            self.client.create(caller, parent, name, bits, umask, exclusive, access(mode), Vec::new()).await?;
+    async fn create(&self, caller: &Credentials, new: NewFile<'_>, cut: Option<Privileges>) -> Result<(Handle, Attr)> {
+        let new = NewFile { access: needed_access(new.access, cut), ..new };
+        let (handle, found, made) = self.client.create(caller, new).await?;
         let found = attr(found)?;
         // Another mount may have made the file since the kernel looked.
-        if !made && mode.truncate && found.size > 0 {
-            let cut =
-                SetAttr { size: Some(0), by_handle: true, kill_privileges: mode.kill_privileges, ..SetAttr::default() };
-            return match self.set_attr(caller, found.inode, cut).await {
-                Ok(attr) => Ok((FileId(handle.0), attr)),
-                Err(error) => {
-                    self.client.close(handle).await;
-                    Err(error)
-                }
-            };
-        }
-        Ok((FileId(handle.0), found))
-    }
-
-    async fn create_unnamed(
-        &self,
-        caller: &Credentials,
-        new: NewName<'_>,
-        linkable: bool,
-        mode: OpenMode,
-    ) -> Result<(FileId, Attr)> {
-        let NewName { parent, mode: bits, umask, .. } = new;
-        let (handle, made) = self.client.create_unnamed(caller, parent, bits, umask, linkable, access(mode)).await?;
-        Ok((FileId(handle.0), attr(made)?))
-    }
-
-    async fn flush(&self, file: FileId) -> Result<()> {
-        self.client.flush(Handle(file.0)).await
-    }
-
-    async fn close(&self, file: FileId) {
-        self.client.close(Handle(file.0)).await;
-    }
-
-    async fn read(&self, file: FileId, offset: u64, len: u32) -> Result<Bytes> {
-        self.client.read(Handle(file.0), offset, len).await
-    }
-
-    async fn write(&self, file: FileId, place: Place, data: Bytes, privileges: Privileges) -> Result<u64> {
-        let handle = Handle(file.0);
-        match (place, privileges) {
-            (Place::At(offset), Privileges::Kept) => self.client.write(handle, offset, data).await.map(|()| offset),
-            (Place::End, Privileges::Kept) => self.client.append(handle, data).await,
-            (Place::At(offset), Privileges::Taken) => self.client.write_unprivileged(handle, Some(offset), data).await,
-            (Place::End, Privileges::Taken) => self.client.write_unprivileged(handle, None, data).await,
+        match cut.filter(|_| !made && found.size > 0) {
+            Some(privileges) => Ok((handle, self.cut(caller, handle, found.inode, privileges).await?)),
+            None => Ok((handle, found)),
         }
     }
 
-    async fn fsync(&self, file: FileId) -> Result<()> {
-        self.client.fsync(Handle(file.0)).await
+    async fn create_unnamed(&self, caller: &Credentials, new: UnnamedFile) -> Result<(Handle, Attr)> {
+        let (handle, made) = self.client.create_unnamed(caller, new).await?;
+        Ok((handle, attr(made)?))
     }
 
-    async fn allocate(&self, file: FileId, what: Allocate, offset: u64, len: u64) -> Result<()> {
-        let what = match what {
-            Allocate::Reserve => ebb_client::Allocate::Reserve,
-            Allocate::ReserveKeepSize => ebb_client::Allocate::ReserveKeepSize,
-            Allocate::PunchHole => ebb_client::Allocate::PunchHole,
-            Allocate::Zero => ebb_client::Allocate::Zero,
-            Allocate::ZeroKeepSize => ebb_client::Allocate::ZeroKeepSize,
-        };
-        self.client.allocate(Handle(file.0), what, offset, len).await
+    async fn flush(&self, file: Handle) -> Result<()> {
+        self.client.flush(file).await
     }
 
-    async fn seek(&self, file: FileId, offset: u64, what: Seek) -> Result<u64> {
-        self.client.seek(Handle(file.0), offset, what == Seek::Hole).await
+    async fn close(&self, file: Handle) {
+        self.client.close(file).await;
+    }
+
+    async fn read(&self, file: Handle, offset: u64, len: u32) -> Result<Bytes> {
+        self.client.read(file, offset, len).await
+    }
+
+    async fn write(&self, file: Handle, place: Place, data: Bytes, privileges: Privileges) -> Result<u64> {
+        self.client.write_to(file, place, data, privileges).await
+    }
+
+    async fn fsync(&self, file: Handle) -> Result<()> {
+        self.client.fsync(file).await
+    }
+
+    async fn allocate(&self, file: Handle, what: Allocate, offset: u64, len: u64) -> Result<()> {
+        self.client.allocate(file, what, offset, len).await
+    }
+
+    async fn seek(&self, file: Handle, offset: u64, what: Seek) -> Result<u64> {
+        self.client.seek(file, offset, what).await
     }
 
     async fn copy_range(
         &self,
-        source: FileId,
+        source: Handle,
         source_offset: u64,
-        target: FileId,
+        target: Handle,
         target_offset: u64,
         len: u64,
     ) -> Result<u64> {
-        self.client.copy_range(Handle(source.0), source_offset, Handle(target.0), target_offset, len).await
+        self.client.copy_range(source, source_offset, target, target_offset, len).await
     }
 
-    async fn set_lock(&self, inode: InodeId, lock: Lock, wait: bool) -> Result<()> {
-        self.client.set_lock(inode, to_wire(lock), wait).await
+    async fn set_lock(&self, inode: InodeId, lock: Lock, if_locked: IfLocked) -> Result<()> {
+        self.client.set_lock(inode, lock, if_locked).await
     }
 
     async fn test_lock(&self, inode: InodeId, lock: Lock) -> Result<Option<Lock>> {
-        let found = self.client.test_lock(inode, to_wire(lock)).await?;
-        let ours = self.client.session().raw();
-        Ok(found.map(|found| Lock {
-            kind: if found.kind == 2 { LockKind::Exclusive } else { LockKind::Shared },
-            flock: found.flock,
-            owner: found.owner,
-            start: found.start,
-            end: found.end,
-            // A process number means something on its own host only.
-            pid: if found.session == ours { found.pid } else { 0 },
-        }))
+        self.client.test_lock(inode, lock).await
     }
 
     async fn shut_down(&self) -> Result<()> {
@@ -384,17 +285,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_takes_privileges_but_not_the_old_sign_of_mandatory_locks() {
-        assert_eq!(without_privileges(0o6755), 0o755);
-        assert_eq!(without_privileges(0o6745), 0o2745);
-        assert_eq!(without_privileges(0o1644), 0o1644);
-    }
-
-    #[test]
     fn cutting_on_open_needs_write_access() {
-        let mode = OpenMode { read: true, write: false, truncate: true, execute: false, kill_privileges: false };
-        assert_eq!(access(mode), Access::ReadWrite);
-        assert_eq!(access(OpenMode { truncate: false, ..mode }), Access::Read);
-        assert_eq!(access(OpenMode { read: false, write: true, ..mode }), Access::Write);
+        let cut = Some(Privileges::OfOpener);
+        assert_eq!(needed_access(Access::Read, cut), Access::ReadWrite);
+        assert_eq!(needed_access(Access::Read, None), Access::Read);
+        assert_eq!(needed_access(Access::Write, cut), Access::Write);
     }
 }

@@ -16,8 +16,10 @@ use ebb_types::InodeId;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::abi::init::Mappable;
 use crate::invalidate::{Invalidator, Range};
-use crate::pages::{Pages, Served, Way};
+use crate::pages::{Changer, Pages, Served, Way};
+use crate::vfs::Access;
 
 /// How long a change waits for the kernel to drop pages. It waits itself for pages that a request has locked, and that
 /// request may wait for another mount that waits for this one.
@@ -49,16 +51,16 @@ impl KernelCache {
         Self(Arc::new(Inner { runtime, invalidator, pages, unguarded }))
     }
 
-    /// How a new descriptor goes that asked to go `asked`. `around`: the kernel can map what goes around the cache.
-    pub(crate) fn open(&self, inode: InodeId, writes: bool, asked: Way, around: bool) -> Way {
-        self.0.pages.lock().open(inode, writes, asked, around)
+    /// How a new descriptor goes that asked to go `asked`.
+    pub(crate) fn open(&self, inode: InodeId, access: Access, asked: Way, maps: Mappable) -> Way {
+        self.0.pages.lock().open(inode, access, asked, maps)
     }
 
     /// A descriptor is gone.
-    pub(crate) fn close(&self, inode: InodeId, writes: bool, way: Way) {
-        let excess = self.0.pages.lock().close(inode, writes, way);
+    pub(crate) fn close(&self, inode: InodeId, access: Access, way: Way) {
+        let excess = self.0.pages.lock().close(inode, access, way);
         if let Some(excess) = excess {
-            self.0.pages.lock().take_served(excess, true);
+            self.0.pages.lock().take_served(excess, Changer::OtherMount);
             self.0.invalidator.submit(Range::whole(excess));
         }
     }
@@ -113,7 +115,7 @@ impl KernelCache {
             pages.may_have(inode).then(|| {
                 pages.guard(inode);
                 // What mappings alone have is the kernel's matter: it looks through them before it writes around them.
-                Guard { cache: self.clone(), inode, whole: false, for_others: false }
+                Guard { cache: self.clone(), inode, whole: false, changer: Changer::ThisMount }
             })
         };
         let Some(mut guard) = guard else { return work.await };
@@ -132,7 +134,7 @@ impl KernelCache {
 impl CacheListener for KernelCache {
     fn guard(&self, inode: InodeId) -> Box<dyn CacheGuard> {
         self.0.pages.lock().guard(inode);
-        Box::new(Guard { cache: self.clone(), inode, whole: true, for_others: true })
+        Box::new(Guard { cache: self.clone(), inode, whole: true, changer: Changer::OtherMount })
     }
 
     fn forget(&self, inodes: &[InodeId]) {
@@ -146,15 +148,15 @@ struct Guard {
     inode: InodeId,
     /// The kernel may have more than was served since it dropped everything.
     whole: bool,
-    /// Another mount changes the file: what mappings have goes, too, also what they read while the kernel dropped.
-    for_others: bool,
+    /// For another mount, what mappings have goes too, also what they read while the kernel dropped.
+    changer: Changer,
 }
 
 impl Guard {
     async fn drop_served(&mut self) {
         let inner = &self.cache.0;
         for round in 0..ROUNDS_MAX {
-            let served = inner.pages.lock().take_served(self.inode, self.for_others);
+            let served = inner.pages.lock().take_served(self.inode, self.changer);
             let ranges = match served {
                 _ if std::mem::take(&mut self.whole) => vec![Range::whole(self.inode)],
                 Served::Nothing => {

@@ -22,7 +22,7 @@ use crate::kernel_cache::KernelCache;
 use crate::mountinfo::{self, PointState};
 use crate::server::Server;
 use crate::session::{Session, handshake};
-use crate::vfs::Vfs;
+use crate::vfs::{EntryDetail, Vfs};
 
 /// How a mount behaves.
 #[derive(Clone, Debug)]
@@ -144,8 +144,9 @@ fn connect(mountpoint: &Path, options: &MountOptions) -> Result<(PathBuf, Connec
         allow_devices: options.allow_devices,
     };
     let device = kernel::mount(&path, flags)?;
-    let plus = !options.entry_timeout.is_zero() && !options.attr_timeout.is_zero();
-    let connection = handshake(&device, options.max_write, plus).and_then(|agreement| {
+    let keeps_both = !options.entry_timeout.is_zero() && !options.attr_timeout.is_zero();
+    let listings = if keeps_both { EntryDetail::Attributes } else { EntryDetail::Names };
+    let connection = handshake(&device, options.max_write, listings).and_then(|agreement| {
         let device = Arc::new(device);
         let mut devices = vec![Arc::clone(&device)];
         for _ in 1..options.threads.max(1) {

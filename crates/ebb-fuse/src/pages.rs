@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 
 use ebb_types::InodeId;
 
+use crate::abi::init::Mappable;
+use crate::vfs::Access;
+
 /// Files of which something is known: beyond that the kernel is made to drop what nobody has open.
 const FILES_MAX: usize = 1 << 16;
 /// Ranges that are told apart; beyond that everything is taken as served.
@@ -19,6 +22,15 @@ pub enum Way {
     Cached,
     /// Around it, each read and write to this process.
     Direct,
+}
+
+/// Who changes a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Changer {
+    /// A program on this mount.
+    ThisMount,
+    /// Another mount.
+    OtherMount,
 }
 
 /// What may have been put into the page cache since it was last made to drop.
@@ -81,24 +93,24 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Decides how a new descriptor goes that asked to go `asked`, and counts it. `writes`: it may write. `around`: the
-    /// kernel can map a file whose descriptor goes around the cache; one that cannot gets what was asked for.
+    /// Decides how a new descriptor goes that asked to go `asked`, and counts it. A kernel that maps cached files only
+    /// gets what was asked for.
     ///
     /// Who writes goes around: the kernel changes cached pages before it asks, so that other programs here would see
     /// what nobody else can see yet, and what may fail. And so does who opens a file that is open for writing here.
-    pub fn open(&mut self, inode: InodeId, writes: bool, asked: Way, around: bool) -> Way {
+    pub fn open(&mut self, inode: InodeId, access: Access, asked: Way, maps: Mappable) -> Way {
         let file = self.entry(inode);
-        file.writers += usize::from(writes);
-        let way = if around && (file.writers > 0 || file.guards > 0) { Way::Direct } else { asked };
+        file.writers += usize::from(access.writes());
+        let way = if maps == Mappable::All && (file.writers > 0 || file.guards > 0) { Way::Direct } else { asked };
         file.cached += usize::from(way == Way::Cached);
         self.tidy(inode);
         way
     }
 
     /// A descriptor is gone. Returns a file whose pages the kernel had better drop, as too many are kept.
-    pub fn close(&mut self, inode: InodeId, writes: bool, way: Way) -> Option<InodeId> {
+    pub fn close(&mut self, inode: InodeId, access: Access, way: Way) -> Option<InodeId> {
         let file = self.entry(inode);
-        file.writers = file.writers.saturating_sub(usize::from(writes));
+        file.writers = file.writers.saturating_sub(usize::from(access.writes()));
         file.cached = file.cached.saturating_sub(usize::from(way == Way::Cached));
         self.tidy(inode);
         if self.files.len() <= FILES_MAX {
@@ -122,12 +134,12 @@ impl Pages {
         self.files.get(&inode).is_some_and(|file| file.cached > 0 || file.served != Served::Nothing)
     }
 
-    /// What was served so far; the kernel is about to drop it. `for_others`: also what went around the cache. A change by this mount
-    /// needs not ask for that, for the kernel looks through mappings before it writes around them.
-    pub fn take_served(&mut self, inode: InodeId, for_others: bool) -> Served {
+    /// What was served so far; the kernel is about to drop it. For another mount also what went around the cache. A change by
+    /// this mount needs not ask for that, for the kernel looks through mappings before it writes around them.
+    pub fn take_served(&mut self, inode: InodeId, changer: Changer) -> Served {
         let Some(file) = self.files.get_mut(&inode) else { return Served::Nothing };
         let mut served = std::mem::take(&mut file.served);
-        if for_others {
+        if changer == Changer::OtherMount {
             served = served.and(std::mem::take(&mut file.around));
         }
         self.tidy(inode);
@@ -173,37 +185,41 @@ mod tests {
     #[test]
     fn who_writes_goes_around_the_cache_and_so_does_who_reads_meanwhile() {
         let mut pages = Pages::default();
-        assert_eq!(pages.open(A, false, Way::Cached, true), Way::Cached);
-        assert_eq!(pages.open(A, true, Way::Cached, true), Way::Direct);
-        assert_eq!(pages.open(A, false, Way::Cached, true), Way::Direct);
-        pages.close(A, true, Way::Direct);
-        assert_eq!(pages.open(A, false, Way::Cached, true), Way::Cached);
-        assert_eq!(pages.open(A, true, Way::Cached, false), Way::Cached, "a kernel that cannot map what goes around");
+        assert_eq!(pages.open(A, Access::Read, Way::Cached, Mappable::All), Way::Cached);
+        assert_eq!(pages.open(A, Access::Write, Way::Cached, Mappable::All), Way::Direct);
+        assert_eq!(pages.open(A, Access::Read, Way::Cached, Mappable::All), Way::Direct);
+        pages.close(A, Access::Write, Way::Direct);
+        assert_eq!(pages.open(A, Access::Read, Way::Cached, Mappable::All), Way::Cached);
+        assert_eq!(
+            pages.open(A, Access::Write, Way::Cached, Mappable::Cached),
+            Way::Cached,
+            "a kernel that cannot map what goes around"
+        );
     }
 
     #[test]
     fn what_was_served_outlives_the_descriptor_until_the_kernel_drops_it() {
         let mut pages = Pages::default();
-        pages.open(A, false, Way::Cached, true);
+        pages.open(A, Access::Read, Way::Cached, Mappable::All);
         pages.serve(A, Way::Cached, 0, 10);
-        assert_eq!(pages.close(A, false, Way::Cached), None);
+        assert_eq!(pages.close(A, Access::Read, Way::Cached), None);
         assert!(pages.may_have(A));
-        assert_eq!(pages.take_served(A, false), Served::Ranges(vec![(0, 10)]));
+        assert_eq!(pages.take_served(A, Changer::ThisMount), Served::Ranges(vec![(0, 10)]));
         assert!(!pages.may_have(A) && pages.files.is_empty());
         (0..=RANGES_MAX as u64).for_each(|at| pages.serve(A, Way::Cached, at, 1));
-        assert_eq!(pages.take_served(A, false), Served::Anything);
+        assert_eq!(pages.take_served(A, Changer::ThisMount), Served::Anything);
     }
 
     #[test]
     fn what_went_around_the_cache_is_dropped_for_others_alone() {
         let mut pages = Pages::default();
-        pages.open(A, false, Way::Direct, true);
+        pages.open(A, Access::Read, Way::Direct, Mappable::All);
         pages.serve(A, Way::Direct, 0, 10);
         assert!(!pages.may_have(A), "a change by this mount costs nothing more");
-        assert_eq!(pages.take_served(A, false), Served::Nothing);
+        assert_eq!(pages.take_served(A, Changer::ThisMount), Served::Nothing);
         pages.serve(A, Way::Cached, 20, 10);
-        assert_eq!(pages.take_served(A, true), Served::Ranges(vec![(20, 10), (0, 10)]));
-        pages.close(A, false, Way::Direct);
+        assert_eq!(pages.take_served(A, Changer::OtherMount), Served::Ranges(vec![(20, 10), (0, 10)]));
+        pages.close(A, Access::Read, Way::Direct);
         assert!(pages.files.is_empty());
     }
 
@@ -212,8 +228,8 @@ mod tests {
         let mut pages = Pages::default();
         pages.guard(A);
         pages.guard(A);
-        assert_eq!(pages.open(A, false, Way::Cached, true), Way::Direct);
-        pages.close(A, false, Way::Direct);
+        assert_eq!(pages.open(A, Access::Read, Way::Cached, Mappable::All), Way::Direct);
+        pages.close(A, Access::Read, Way::Direct);
         assert!(!pages.unguard(A) && pages.is_guarded(A));
         assert!(pages.unguard(A) && pages.files.is_empty());
     }
@@ -224,10 +240,10 @@ mod tests {
         for id in 0..=FILES_MAX as u64 {
             pages.serve(InodeId::new(id + 10), Way::Cached, 0, 1);
         }
-        pages.open(A, false, Way::Cached, true);
+        pages.open(A, Access::Read, Way::Cached, Mappable::All);
         pages.serve(A, Way::Cached, 0, 1);
-        let dropped = pages.close(A, false, Way::Cached).unwrap();
-        assert_ne!(pages.take_served(dropped, true), Served::Nothing);
+        let dropped = pages.close(A, Access::Read, Way::Cached).unwrap();
+        assert_ne!(pages.take_served(dropped, Changer::OtherMount), Served::Nothing);
         assert!(pages.files.len() <= FILES_MAX + 1);
     }
 }

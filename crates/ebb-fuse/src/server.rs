@@ -71,7 +71,7 @@ impl<V: Vfs> Server<V> {
             Request::Xattr(request) => self.xattr(header, request).await,
             Request::File(request) => self.on_file(header, request).await,
             Request::Lock(LockRequest::GetLock(lock)) => self.test_lock(header, lock).await,
-            Request::Lock(LockRequest::SetLock { lock, wait }) => self.set_lock(header, lock, wait).await,
+            Request::Lock(LockRequest::SetLock { lock, if_locked }) => self.set_lock(header, lock, if_locked).await,
             // Dealt with where they are read.
             Request::Control(_) => Ok(Bytes::new()),
         }

@@ -18,7 +18,7 @@ use crate::abi::request::{self, ControlRequest, FileRequest, Header, LockRequest
 use crate::abi::{IN_HEADER, init};
 use crate::device::{Device, Received};
 use crate::server::{Server, errno};
-use crate::vfs::Vfs;
+use crate::vfs::{EntryDetail, IfLocked, Vfs};
 
 /// Requests under way, in units: one for each, and one more for each 64 KiB that it reads or writes.
 const UNITS: u32 = 4096;
@@ -32,7 +32,7 @@ const HAND_OVER_MIN: usize = 64 << 10;
 const DRAIN_MAX: Duration = Duration::from_secs(40);
 
 /// Shakes hands on a fresh connection.
-pub fn handshake(device: &Device, max_write: u32, plus: bool) -> Result<init::Agreement> {
+pub fn handshake(device: &Device, max_write: u32, listings: EntryDetail) -> Result<init::Agreement> {
     let mut buffer = Vec::with_capacity(max_write as usize + HEADER_ROOM);
     if device.receive(&mut buffer)? == Received::Unmounted {
         return Err(err!(Disconnected, "it was unmounted before the handshake was over"));
@@ -41,7 +41,7 @@ pub fn handshake(device: &Device, max_write: u32, plus: bool) -> Result<init::Ag
     if !init::is_init(&header) {
         return Err(err!(Protocol, "the kernel began with request {} instead of a handshake", header.opcode));
     }
-    let agreed = init::parse(&buffer[IN_HEADER..]).and_then(|offer| init::agree(offer, max_write, plus));
+    let agreed = init::parse(&buffer[IN_HEADER..]).and_then(|offer| init::agree(offer, max_write, listings));
     match &agreed {
         Ok(agreement) => device.reply(header.unique, &init::answer(*agreement)),
         Err(_) => device.refuse(header.unique, libc::EPROTO),
@@ -158,7 +158,7 @@ impl<V: Vfs> Session<V> {
 /// What a request counts for. Waits for locks count nothing: the unlock that ends them must find room.
 fn units_of(request: &Request) -> u32 {
     let bytes = match request {
-        Request::Lock(LockRequest::SetLock { wait: true, .. }) => return 0,
+        Request::Lock(LockRequest::SetLock { if_locked: IfLocked::Wait, .. }) => return 0,
         Request::File(FileRequest::Write(Write { data, .. })) => data.len(),
         Request::File(FileRequest::Read { len, .. }) => *len as usize,
         _ => 0,

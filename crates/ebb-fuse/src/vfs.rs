@@ -1,7 +1,7 @@
 //! What a mount needs of a file system, in plain values: the seam between the kernel's shapes and Ebb's client.
 //!
 //! Everything above this trait knows FUSE and nothing of clusters; everything below knows clusters and nothing of
-//! FUSE. Another way to talk to the kernel (requests over io_uring instead of reads of `/dev/fuse`) changes only what
+//! FUSE. Operations are the client's own types, so that a request is spelled in one way only. Another way to talk to the kernel (requests over io_uring instead of reads of `/dev/fuse`) changes only what
 //! is above.
 
 use std::future::Future;
@@ -9,6 +9,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_types::{Credentials, FileKind, InodeId, Result, WallTime};
+
+pub use ebb_client::{
+    Access, Allocate, EntryDetail, Handle, IfExists, IfLocked, Lock, LockKind, LockSort, NewFile, NewName, Place,
+    Privileges, Rename, RenameMode, Seek, SetAttr, SetTime, UnnamedFile, XattrMode,
+};
 
 /// Attributes of an inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,134 +48,15 @@ pub struct Attr {
     pub btime: WallTime,
 }
 
-/// Attributes to set; `None` leaves a field alone.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SetAttr {
-    /// Permission bits with suid, sgid and sticky.
-    pub mode: Option<u32>,
-    /// Owner.
-    pub uid: Option<u32>,
-    /// Group.
-    pub gid: Option<u32>,
-    /// Length in bytes.
-    pub size: Option<u64>,
-    /// Last read.
-    pub atime: Option<SetTime>,
-    /// Last change of the data.
-    pub mtime: Option<SetTime>,
-    /// The call came with a descriptor that is open for writing: the mode is not checked again.
-    pub by_handle: bool,
-    /// The caller may not keep set-user-id and set-group-id bits alive by this change of size.
-    pub kill_privileges: bool,
-}
-
-/// A time to set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SetTime {
-    /// The file system's now.
-    Now,
-    /// This.
-    At(WallTime),
-}
-
-/// An open file, as the file system numbers it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-pub struct FileId(pub u64);
-
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenMode {
-    /// For reading.
-    pub read: bool,
-    /// For writing.
-    pub write: bool,
-    /// Cut to nothing at once (`O_TRUNC`).
-    pub truncate: bool,
+    /// For what.
+    pub access: Access,
+    /// Cut to nothing at once (`O_TRUNC`), with this effect on set-user-id and set-group-id.
+    pub cut: Option<Privileges>,
     /// Opened by `execve`: the kernel has checked the permission to execute, which does not imply that to read.
     pub execute: bool,
-    /// Cutting it takes set-user-id and set-group-id away.
-    pub kill_privileges: bool,
-}
-
-/// A name to be made, with what the new inode starts from.
-#[derive(Clone, Copy, Debug)]
-pub struct NewName<'a> {
-    /// The directory.
-    pub parent: InodeId,
-    /// The name in it.
-    pub name: &'a [u8],
-    /// Permission bits as the program asked for them.
-    pub mode: u32,
-    /// The program's mask; a default ACL of the directory replaces it.
-    pub umask: u32,
-}
-
-/// renameat2.
-#[derive(Clone, Copy, Debug)]
-pub struct Rename<'a> {
-    /// Directory of the old name.
-    pub source_parent: InodeId,
-    /// Old name.
-    pub source_name: &'a [u8],
-    /// Directory of the new name.
-    pub target_parent: InodeId,
-    /// New name.
-    pub target_name: &'a [u8],
-    /// What happens to an existing target.
-    pub mode: RenameMode,
-}
-
-/// What rename does with an existing target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RenameMode {
-    /// Replace it.
-    Replace,
-    /// Fail with `Exists`.
-    NoReplace,
-    /// Swap the two names; both must exist.
-    Exchange,
-}
-
-/// What fallocate is asked to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Allocate {
-    /// Reserve space; grow the file if the range passes its end.
-    Reserve,
-    /// Reserve space, keep the size.
-    ReserveKeepSize,
-    /// Free the range; it reads as zero.
-    PunchHole,
-    /// The range reads as zero; grow the file if it passes its end.
-    Zero,
-    /// The range reads as zero, keep the size.
-    ZeroKeepSize,
-}
-
-/// Where a write goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// To this offset.
-    At(u64),
-    /// Behind the last byte.
-    End,
-}
-
-/// Whether a writer may keep set-user-id and set-group-id of the file alive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Privileges {
-    /// They stay.
-    Kept,
-    /// They go.
-    Taken,
-}
-
-/// What lseek looks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seek {
-    /// The next byte that is data.
-    Data,
-    /// The next byte that is in a hole, or the end of the file.
-    Hole,
 }
 
 /// A name in a directory.
@@ -210,57 +96,10 @@ pub struct StatFs {
     pub inodes: u64,
 }
 
-/// What a lock is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockKind {
-    /// None: gives the range up.
-    Unlock,
-    /// Shared.
-    Shared,
-    /// Exclusive.
-    Exclusive,
-}
-
-/// A byte-range lock of fcntl or a whole-file lock of flock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lock {
-    /// What it is.
-    pub kind: LockKind,
-    /// flock's; the two sorts do not see each other.
-    pub flock: bool,
-    /// Whose, unique within the mount: a table of descriptors (fcntl) or an open file (flock).
-    pub owner: u64,
-    /// First byte.
-    pub start: u64,
-    /// Last byte; `u64::MAX` is to the end of the file.
-    pub end: u64,
-    /// Process that asks, for people; 0 if it is on another host.
-    pub pid: u32,
-}
-
-impl Lock {
-    /// What gives up everything that `owner` has.
-    #[must_use]
-    pub fn release_all(owner: u64, flock: bool) -> Self {
-        Self { kind: LockKind::Unlock, flock, owner, start: 0, end: u64::MAX, pid: 0 }
-    }
-}
-
-/// How setxattr treats an existing value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum XattrMode {
-    /// Set it, whether it is there or not.
-    Any,
-    /// Fail with `Exists` if it is there.
-    Create,
-    /// Fail with `NoAttribute` if it is not there.
-    Replace,
-}
-
 /// A file system that can be mounted.
 ///
 /// The kernel has checked permissions (the mount says `default_permissions`); an implementation checks again what
-/// changes names or attributes. Futures are dropped before they end only for [`Vfs::set_lock`] with `wait`.
+/// changes names or attributes. Futures are dropped before they end only for [`Vfs::set_lock`] that waits.
 pub trait Vfs: Send + Sync + 'static {
     /// How long these attributes, just told, may be believed without asking; until the listener of the mount hears
     /// otherwise.
@@ -324,13 +163,13 @@ pub trait Vfs: Send + Sync + 'static {
     -> impl Future<Output = Result<()>> + Send;
     /// renameat2.
     fn rename(&self, caller: &Credentials, rename: Rename<'_>) -> impl Future<Output = Result<()>> + Send;
-    /// At most `limit` entries after `cookie` (0: from the start), without "." and "..".
+    /// At most `limit` entries after the cookie `after`, from the start without one, and without "." and "..".
     fn read_dir(
         &self,
         inode: InodeId,
-        cookie: u64,
+        after: Option<u64>,
         limit: u32,
-        with_attributes: bool,
+        detail: EntryDetail,
     ) -> impl Future<Output = Result<DirPage>> + Send;
     /// Returns when the names of a directory are on stable storage.
     fn sync_dir(&self, inode: InodeId) -> impl Future<Output = Result<()>> + Send;
@@ -360,57 +199,54 @@ pub trait Vfs: Send + Sync + 'static {
 
     /// Opens a file.
     fn open(&self, caller: &Credentials, inode: InodeId, mode: OpenMode)
-    -> impl Future<Output = Result<FileId>> + Send;
-    /// Makes and opens a file; opens the one that is there unless `exclusive`.
+    -> impl Future<Output = Result<Handle>> + Send;
+    /// Makes and opens a file, or opens the one that is there, as `new` says. `cut`: one that is there is cut to nothing,
+    /// with this effect on set-user-id and set-group-id.
     fn create(
         &self,
         caller: &Credentials,
-        new: NewName<'_>,
-        exclusive: bool,
-        mode: OpenMode,
-    ) -> impl Future<Output = Result<(FileId, Attr)>> + Send;
-    /// Makes and opens a file without a name in a directory's place (`new.name` is empty). It is gone once it is closed,
-    /// unless [`Vfs::link`] gives it a name before, which it may only if `linkable`.
+        new: NewFile<'_>,
+        cut: Option<Privileges>,
+    ) -> impl Future<Output = Result<(Handle, Attr)>> + Send;
+    /// Makes and opens a file without a name. It is gone once it is closed, unless [`Vfs::link`] gives it a name before.
     fn create_unnamed(
         &self,
         caller: &Credentials,
-        new: NewName<'_>,
-        linkable: bool,
-        mode: OpenMode,
-    ) -> impl Future<Output = Result<(FileId, Attr)>> + Send;
+        new: UnnamedFile,
+    ) -> impl Future<Output = Result<(Handle, Attr)>> + Send;
     /// A descriptor was closed: tells errors of earlier work in the background. The file stays open.
-    fn flush(&self, file: FileId) -> impl Future<Output = Result<()>> + Send;
+    fn flush(&self, file: Handle) -> impl Future<Output = Result<()>> + Send;
     /// The last descriptor is gone.
-    fn close(&self, file: FileId) -> impl Future<Output = ()> + Send;
+    fn close(&self, file: Handle) -> impl Future<Output = ()> + Send;
     /// Bytes from `offset`, fewer only at the end of the file.
-    fn read(&self, file: FileId, offset: u64, len: u32) -> impl Future<Output = Result<Bytes>> + Send;
+    fn read(&self, file: Handle, offset: u64, len: u32) -> impl Future<Output = Result<Bytes>> + Send;
     /// Writes all of `data`, at its place or at the end of the file, wherever other mounts have moved it; tells where.
-    /// `privileges`: what becomes of set-user-id and set-group-id, in one step with the bytes.
+    /// Privileges that go, go in one step with the bytes.
     fn write(
         &self,
-        file: FileId,
+        file: Handle,
         place: Place,
         data: Bytes,
         privileges: Privileges,
     ) -> impl Future<Output = Result<u64>> + Send;
     /// Returns when everything written is on stable storage.
-    fn fsync(&self, file: FileId) -> impl Future<Output = Result<()>> + Send;
+    fn fsync(&self, file: Handle) -> impl Future<Output = Result<()>> + Send;
     /// fallocate.
-    fn allocate(&self, file: FileId, what: Allocate, offset: u64, len: u64) -> impl Future<Output = Result<()>> + Send;
+    fn allocate(&self, file: Handle, what: Allocate, offset: u64, len: u64) -> impl Future<Output = Result<()>> + Send;
     /// Next data or hole at or after `offset`; kind `NoSuchOffset` beyond the end.
-    fn seek(&self, file: FileId, offset: u64, what: Seek) -> impl Future<Output = Result<u64>> + Send;
+    fn seek(&self, file: Handle, offset: u64, what: Seek) -> impl Future<Output = Result<u64>> + Send;
     /// Copies a range between open files; tells how many bytes, which may be fewer than `len`.
     fn copy_range(
         &self,
-        source: FileId,
+        source: Handle,
         source_offset: u64,
-        target: FileId,
+        target: Handle,
         target_offset: u64,
         len: u64,
     ) -> impl Future<Output = Result<u64>> + Send;
 
-    /// Takes or gives up a lock; waits for it if `wait`, until the future is dropped.
-    fn set_lock(&self, inode: InodeId, lock: Lock, wait: bool) -> impl Future<Output = Result<()>> + Send;
+    /// Takes or gives up a lock. A wait ends when the future is dropped.
+    fn set_lock(&self, inode: InodeId, lock: Lock, if_locked: IfLocked) -> impl Future<Output = Result<()>> + Send;
     /// The lock in the way of `lock`, if there is one.
     fn test_lock(&self, inode: InodeId, lock: Lock) -> impl Future<Output = Result<Option<Lock>>> + Send;
 

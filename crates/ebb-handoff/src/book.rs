@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_members_have_is_cut_and_space_comes_back() {
+    fn writes_that_all_members_have_are_cut_and_space_comes_back() {
         let mut book = Book::default();
         book.apply_append(FILE, Epoch::new(2), [logged(1, 2, 1), logged(1, 2, 2), logged(3, 2, 1)]);
         let full = book.bytes();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_of_an_earlier_epoch_is_refused_and_what_it_left_ends_with_the_next_one() {
+    fn a_holder_of_an_earlier_epoch_is_refused_and_its_writes_end_with_the_next_one() {
         let mut book = Book::default();
         book.apply_append(FILE, Epoch::new(2), [logged(1, 2, 1)]);
         assert!(book.check(FILE, Epoch::new(2)).is_ok());

@@ -281,7 +281,7 @@ mod tests {
 
     /// User data that looks like the beginning of a long record at every place, with a checksum that does not fit.
     #[test]
-    fn records_are_found_behind_what_only_looks_like_them() {
+    fn records_are_found_behind_bytes_that_look_like_them() {
         let record = encode(Record::Promise(pb::LoggedFile { inode: 3, epoch: 9, last: Vec::new() }), &Bytes::new());
         let mut bytes = Vec::new();
         for at in 0..20_000_u32 {

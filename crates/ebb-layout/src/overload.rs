@@ -21,8 +21,8 @@ use ebb_types::NodeId;
 /// When a home counts as overloaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OverloadRule {
-    /// Bytes by which more than the mean must wait for it. `u64::MAX`: no home ever is.
-    pub ahead_bytes: u64,
+    /// Bytes by which more than the mean must wait for it. `None`: no home ever counts as overloaded.
+    pub ahead_bytes: Option<u64>,
     /// Metablocks by which more must wait, too: a writer has three of a file before it has committed one.
     pub ahead_metablocks: u64,
     /// Copies of a home that may be away at a time: it will have to take them in again.
@@ -32,7 +32,7 @@ pub struct OverloadRule {
 impl Default for OverloadRule {
     /// 64 MiB are half a second of a disk's or a link's time; 2,048 copies of 64 MiB come home in about ten minutes.
     fn default() -> Self {
-        Self { ahead_bytes: 64 << 20, ahead_metablocks: 4, away_max: 2048 }
+        Self { ahead_bytes: Some(64 << 20), ahead_metablocks: 4, away_max: 2048 }
     }
 }
 
@@ -61,10 +61,8 @@ pub fn choose_overloaded(
     before: &BTreeSet<NodeId>,
     metablock_bytes: u64,
 ) -> BTreeSet<NodeId> {
-    let ahead = rule.ahead_bytes.max(rule.ahead_metablocks.saturating_mul(metablock_bytes));
-    if ahead == u64::MAX {
-        return BTreeSet::new();
-    }
+    let Some(ahead_bytes) = rule.ahead_bytes else { return BTreeSet::new() };
+    let ahead = ahead_bytes.max(rule.ahead_metablocks.saturating_mul(metablock_bytes));
     let mean = mean_bytes(queues);
     let is_over = |(node, queue): &(&NodeId, &Queue)| {
         let ahead = if before.contains(node) { ahead / 2 } else { ahead };
@@ -76,8 +74,8 @@ pub fn choose_overloaded(
 impl OverloadRule {
     /// Whether a home for which so many bytes wait has time for returning copies.
     #[must_use]
-    pub const fn lets_home(&self, waiting_bytes: u64) -> bool {
-        waiting_bytes <= self.ahead_bytes
+    pub fn lets_home(&self, waiting_bytes: u64) -> bool {
+        self.ahead_bytes.is_none_or(|ahead_bytes| waiting_bytes <= ahead_bytes)
     }
 }
 

@@ -332,8 +332,9 @@ fn check_file(
         }
     }
     match credentials {
-        Some(credentials) if *access != 0 => machine.check_access(inode, credentials, *access),
-        _ => Ok(()),
+        _ if *access == 0 => Ok(()),
+        Some(credentials) => machine.check_access(inode, credentials, *access),
+        None => bail!(Protocol, "an open for access {access} leaves out the credentials"),
     }
 }
 
@@ -413,7 +414,7 @@ pub(crate) fn reclaim(shared: &Shared, call: &pb::Reclaim) -> Result<()> {
 /// Answers `Forget`: the session has no open handle of these inodes left.
 pub(crate) fn forget(shared: &Shared, call: &pb::Forget) {
     let session = SessionId::new(call.session);
-    let last = if call.opening == 0 { u64::MAX } else { call.opening };
+    let last = (call.opening != 0).then_some(call.opening);
     let mut soft = shared.soft();
     for inode in &call.inodes {
         soft.leases.remove_open(session, InodeId::new(*inode), last);

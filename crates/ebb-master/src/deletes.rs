@@ -167,8 +167,9 @@ fn is_dispensable(
     nodes.len() >= wanted
 }
 
+/// The deletion of an id that is not in use any more. `life`: which replica is meant; 0: any.
 fn freed(metablock: MetablockId, life: u64) -> pb::DeletedReplica {
-    pb::DeletedReplica { metablock: metablock.raw(), epoch: u64::MAX, life }
+    pb::DeletedReplica { metablock: metablock.raw(), epoch: None, life }
 }
 
 fn strays(shared: &Shared, volume: VolumeId) -> Vec<MetablockId> {
@@ -234,7 +235,7 @@ fn sort_strays(
         }
         let work = &soft.work;
         if !work.copies.contains_key(&metablock) && !work.extra_copies.contains_key(&metablock) {
-            gone.push(pb::DeletedReplica { metablock: metablock.raw(), epoch: attr.epoch, life });
+            gone.push(pb::DeletedReplica { metablock: metablock.raw(), epoch: Some(attr.epoch), life });
         }
     }
     Verdict { gone, kept, held }

@@ -260,7 +260,7 @@ async fn replay_on(shared: &Shared, epoch: Epoch, member: pb::Member, writes: Ve
         let payload = if logged.data.is_empty() { Vec::new() } else { vec![logged.data] };
         shared.awake(member.node_id()).await?;
         let reply = shared.channel(member.node_id())?.call_with(&call, payload, shared.options.call_timeout).await?;
-        let answer = reply.message.results.into_iter().next().unwrap_or_default();
+        let answer = convert::required(reply.message.results.into_iter().next(), "the result of a write")?;
         convert::failure(answer.failure)?;
         let reached = convert::version(if place + 1 == count { answer.synced } else { answer.received });
         if reached < version {

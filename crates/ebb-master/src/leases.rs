@@ -230,10 +230,10 @@ impl Leases {
     }
 
     /// Removes the open handle of a session that has closed all handles of openings up to `last`. A later opening
-    /// stays: the close message was late.
-    pub fn remove_open(&mut self, session: SessionId, inode: InodeId, last: u64) {
+    /// stays: the close message was late. `None`: the message names no opening, and none stays.
+    pub fn remove_open(&mut self, session: SessionId, inode: InodeId, last: Option<u64>) {
         if let Some(file) = self.files.get_mut(&inode)
-            && file.opens.get(session).is_some_and(|opening| *opening <= last)
+            && file.opens.get(session).is_some_and(|opening| last.is_none_or(|last| *opening <= last))
         {
             file.opens.remove(session);
         }

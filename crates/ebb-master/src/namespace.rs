@@ -7,7 +7,7 @@ use ebb_meta::{Machine, Reply};
 use ebb_types::{
     Credentials, Error, ErrorKind, FileKind, InodeId, MetablockId, Result, SessionId, bail, err, min_copies,
 };
-use ebb_wire::pb;
+use ebb_wire::{convert, pb};
 use pb::command::Command;
 use pb::meta_op::Op;
 
@@ -94,7 +94,7 @@ fn changes_attributes(op: &Op) -> bool {
 
 async fn query(shared: &Shared, session: SessionId, request: &pb::MetaRequest, op: &Op) -> Result<pb::MetaReply> {
     shared.group.read_barrier().await?;
-    let credentials = request.credentials.clone().map(Credentials::from).unwrap_or_default();
+    let credentials = Credentials::from(convert::required(request.credentials.clone(), "the credentials of a query")?);
     let mut reply = {
         let machine = shared.group.machine();
         let mut reply = match machine.query(session, &credentials, op) {

@@ -86,7 +86,7 @@ pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Res
 
 /// Refuses new nodes while the log may be out of date: a node that is off may already have the ids that it would give.
 fn check_new(shared: &Shared, call: &pb::RegisterNode) -> Result<()> {
-    if call.node == 0 && !shared.standing.is_serving() && shared.group.machine().nodes().next().is_some() {
+    if call.node_id().is_none() && !shared.standing.is_serving() && shared.group.machine().nodes().next().is_some() {
         bail!(Unavailable, "a new node waits: {}", shared.standing.sentence());
     }
     Ok(())
@@ -94,10 +94,10 @@ fn check_new(shared: &Shared, call: &pb::RegisterNode) -> Result<()> {
 
 /// Fills in the ids of a new node that repeats its registration because the first answer was lost.
 fn adopt_ids(shared: &Shared, call: &mut pb::RegisterNode) {
-    if call.node != 0 {
+    if call.node_id().is_some() {
         return;
     }
-    let Some(node) = shared.soft().registry.by_boot(BootId::new(call.boot)) else { return };
+    let Some(node) = call.boot_id().and_then(|boot| shared.soft().registry.by_boot(boot)) else { return };
     let machine = shared.group.machine();
     let Some(record) = machine.registered(node) else { return };
     call.node = record.id;
@@ -117,7 +117,7 @@ fn is_recorded(machine: &Machine, call: &pb::RegisterNode) -> bool {
             && record.volumes.iter().map(volume).collect::<Vec<_>>()
                 == call.volumes.iter().map(volume).collect::<Vec<_>>()
     };
-    call.node != 0 && nodes(machine).any(|record| same(&record))
+    call.node_id().is_some() && nodes(machine).any(|record| same(&record))
 }
 
 /// Answers `Heartbeat`.
@@ -226,9 +226,9 @@ fn hear_epochs(shared: &Shared, machine: &Machine, call: &pb::ReplicaReport) -> 
         let seen = Epoch::new(replica.promised_epoch).max(convert::version(replica.version).epoch);
         let Some((inode, _)) = machine.find_metablock(metablock) else { continue };
         // A file that is gone has no epoch to compare with.
-        let given = machine.attr(inode).map_or(Epoch::new(u64::MAX), |attr| Epoch::new(attr.epoch));
+        let given = machine.attr(inode).ok().map(|attr| Epoch::new(attr.epoch));
         let who = || format!("the replica of {metablock} on n{} v{}", call.node, call.volume);
-        if shared.hear_epoch(who, seen, given) {
+        if given.is_some_and(|given| shared.hear_epoch(who, seen, given)) {
             let mut soft = shared.soft();
             let work = &mut soft.work;
             work.ahead.insert(inode);

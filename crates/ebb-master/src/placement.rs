@@ -224,7 +224,7 @@ fn look_for_overload(
 pub(crate) fn rest(plans: &Timetable, node: NodeId, now_ms: u64) -> Rest {
     match plans.next_wake_ms(node, now_ms) {
         None => Rest::Off,
-        Some(_) if plans.awake_left_ms(node, now_ms) == u64::MAX => Rest::None,
+        Some(_) if plans.awake_for(node, now_ms).is_always() => Rest::None,
         Some(_) => Rest::Blinks,
     }
 }

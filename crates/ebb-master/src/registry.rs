@@ -39,7 +39,8 @@ pub struct Registry {
 
 #[derive(Debug, Default)]
 struct Node {
-    boot: BootId,
+    /// None: nothing has registered as it.
+    boot: Option<BootId>,
     pid: u32,
     heard: Option<Moment>,
     load: u32,
@@ -132,8 +133,8 @@ impl Registry {
     /// this process.
     pub fn on_register(&mut self, node: NodeId, boot: BootId, pid: u32, volumes: &[pb::Volume], now: Moment) -> bool {
         let old = self.nodes.remove(&node).unwrap_or_default();
-        let fresh = old.boot != boot;
-        let mut entry = Node { boot, pid, heard: Some(now), ..Node::default() };
+        let fresh = old.boot != Some(boot);
+        let mut entry = Node { boot: Some(boot), pid, heard: Some(now), ..Node::default() };
         for reported in volumes {
             let id = VolumeId::new(reported.id);
             let mut volume = old.volumes.get(&id).filter(|_| !fresh).cloned().unwrap_or_default();
@@ -152,7 +153,7 @@ impl Registry {
     /// Records a heartbeat. Returns the answer, and the volumes that were poisoned since the previous heartbeat.
     pub fn on_heartbeat(&mut self, beat: &pb::Heartbeat, now: Moment) -> (Pulse, Vec<Loss>) {
         let id = NodeId::new(beat.node);
-        let Some(node) = self.nodes.get_mut(&id).filter(|node| node.boot == BootId::new(beat.boot)) else {
+        let Some(node) = self.nodes.get_mut(&id).filter(|node| node.boot == Some(BootId::new(beat.boot))) else {
             return (Pulse::Register, Vec::new());
         };
         // Load and space change with every heartbeat. A new map for each would flood clients with facts that they do
@@ -179,7 +180,8 @@ impl Registry {
 
     /// Records a part of a volume's report.
     pub fn on_report(&mut self, report: &pb::ReplicaReport) -> Reported {
-        let node = self.nodes.get_mut(&NodeId::new(report.node)).filter(|node| node.boot == BootId::new(report.boot));
+        let node =
+            self.nodes.get_mut(&NodeId::new(report.node)).filter(|node| node.boot == Some(BootId::new(report.boot)));
         let Some(volume) = node.and_then(|node| node.volumes.get_mut(&VolumeId::new(report.volume))) else {
             return Reported::Unknown;
         };
@@ -242,7 +244,7 @@ impl Registry {
     pub fn lately(&self, node: NodeId, now: Moment) -> Option<(BootId, u32)> {
         let known = self.nodes.get(&node)?;
         let is_lately = known.heard.is_some_and(|heard| now.since(heard) < self.suspect_time);
-        is_lately.then_some((known.boot, known.pid))
+        known.boot.filter(|_| is_lately).map(|boot| (boot, known.pid))
     }
 
     /// Last reported position of the volume's journal; 0 means not reported.
@@ -268,7 +270,7 @@ impl Registry {
     /// The node that registered this start. It identifies a registration that is repeated because its answer was lost.
     #[must_use]
     pub fn by_boot(&self, boot: BootId) -> Option<NodeId> {
-        self.nodes.iter().find(|(_, node)| node.boot == boot && boot.raw() != 0).map(|(id, _)| *id)
+        self.nodes.iter().find(|(_, node)| node.boot == Some(boot)).map(|(id, _)| *id)
     }
 
     /// State of a node, without regard to draining.
@@ -410,7 +412,7 @@ impl Registry {
     /// Description of a node for clients and operators.
     #[must_use]
     pub fn describe(&self, record: &pb::NodeRecord) -> pb::Node {
-        let mut shown = record.node.clone().unwrap_or_default();
+        let mut shown = record.node.clone().expect("a node's record has the node: checkpoints without are refused");
         let id = NodeId::new(shown.id);
         let state = match self.state(id) {
             pb::NodeState::NodeLive if record.draining => pb::NodeState::NodeDraining,
@@ -418,7 +420,7 @@ impl Registry {
         };
         shown.state = state as i32;
         let known = self.nodes.get(&id);
-        (shown.boot, shown.pid) = known.map_or((0, 0), |node| (node.boot.raw(), node.pid));
+        (shown.boot, shown.pid) = known.map_or((0, 0), |node| (node.boot.map_or(0, BootId::raw), node.pid));
         (shown.late, shown.load, shown.write_bytes_per_sec) =
             known.map_or((false, 0, 0), |node| (node.late, node.load, node.pace));
         for volume in &mut shown.volumes {

@@ -206,7 +206,7 @@ fn offer(
     let have = soft.room.reserved(inode, block.metablock_id()).max(block.length);
     // A member that has not reported its space is left out. Its volume refuses a write that does not fit.
     let rooms = block.members.iter().filter_map(|member| soft.registry.room(member, &soft.room));
-    Offer { have, step: dataset.block_size, whole, room: rooms.min().unwrap_or(u64::MAX), quota }
+    Offer { have, step: dataset.block_size, whole, room: rooms.min(), quota }
 }
 
 /// Reserves room for a holder's new metablocks, and adds it to the reply.

@@ -28,7 +28,7 @@ fn compare(recorded: &pb::Node, call: &pb::RegisterNode, lsn: impl Fn(VolumeId) 
     for volume in call.volumes.iter().filter(|volume| volume.starts > 0) {
         let same = |known: &&pb::Volume| (known.id, known.incarnation) == (volume.id, volume.incarnation);
         let Some(known) = recorded.volumes.iter().find(same) else { continue };
-        let other = recorded.boot != 0 && recorded.boot != call.boot;
+        let other = recorded.boot_id().is_some_and(|boot| Some(boot) != call.boot_id());
         let id = VolumeId::new(volume.id);
         if volume.starts < known.starts || volume.starts == known.starts && other {
             return Verdict::Older { volume: id, recorded: known.starts, claimed: volume.starts };

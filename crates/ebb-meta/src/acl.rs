@@ -8,10 +8,10 @@ use ebb_types::{Credentials, Result, bail};
 const VERSION: u32 = 2;
 const HEADER_LEN: usize = 4;
 const ENTRY_LEN: usize = 8;
-/// What the id of an entry without one is, on the wire.
+/// The id of an entry that has none, in the attribute.
 const ID_NONE: u32 = u32::MAX;
 
-/// Whom an entry is for, in the order in which a valid ACL has them.
+/// Users that an entry applies to, in the order of a valid ACL.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Tag {
     UserObj,
@@ -47,24 +47,33 @@ impl Tag {
     }
 }
 
-/// Who gets what: `perm` is read 4, write 2, execute 1.
+/// Permissions of one entry: the sum of read 4, write 2 and execute 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct AclEntry {
     pub(crate) tag: Tag,
     pub(crate) perm: u32,
 }
 
+/// Permission bits of a mode that shows an ACL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ModeBits {
+    /// Of 0o777.
+    pub(crate) bits: u32,
+    /// The bits say all that the ACL does: it names no users or groups, and has no mask.
+    pub(crate) say_all: bool,
+}
+
 /// A valid ACL.
 ///
-/// Invariant: one owner, one owning group and one other entry, a mask if any user or group is named, in the order of
-/// the tags.
+/// Invariant: it has one owner entry, one owning group entry and one other entry. It has a mask if a user or group is
+/// named. The entries are in the order of the tags.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Acl {
     entries: Vec<AclEntry>,
 }
 
 impl Acl {
-    /// Reads an attribute's value. None: an empty list, which stands for removal.
+    /// Parses an attribute's value. None stands for an empty list, which removes the ACL.
     pub(crate) fn parse(value: &[u8]) -> Result<Option<Self>> {
         if value.is_empty() {
             return Ok(None);
@@ -149,28 +158,28 @@ impl Acl {
         }
     }
 
-    /// Entry behind the group bits of the mode: the mask, or the owning group if there is none.
+    /// The entry that the group bits of the mode show: the mask, or the owning group without a mask.
     fn group_class(&self) -> Tag {
         if self.find(Tag::Mask).is_some() { Tag::Mask } else { Tag::GroupObj }
     }
 
-    /// Permission bits (0o777) that the mode shows with this ACL, and whether they say all that it does.
-    pub(crate) fn to_mode(&self) -> (u32, bool) {
+    /// How the mode shows this ACL.
+    pub(crate) fn to_mode(&self) -> ModeBits {
         let perm = |tag| self.find(tag).unwrap_or(0);
-        let mode = perm(Tag::UserObj) << 6 | perm(self.group_class()) << 3 | perm(Tag::Other);
-        let minimal = self.entries.iter().all(|entry| matches!(entry.tag, Tag::UserObj | Tag::GroupObj | Tag::Other));
-        (mode, minimal)
+        let bits = perm(Tag::UserObj) << 6 | perm(self.group_class()) << 3 | perm(Tag::Other);
+        let is_class = |entry: &AclEntry| matches!(entry.tag, Tag::UserObj | Tag::GroupObj | Tag::Other);
+        ModeBits { bits, say_all: self.entries.iter().all(is_class) }
     }
 
-    /// `chmod` on a file with this access ACL: the group bits go to the mask (`posix_acl_chmod`).
+    /// Changes the access ACL as `chmod` on its file does: the group bits go to the mask (`posix_acl_chmod`).
     pub(crate) fn chmod(&mut self, mode: u32) {
         self.set(Tag::UserObj, mode >> 6);
         self.set(self.group_class(), mode >> 3);
         self.set(Tag::Other, mode);
     }
 
-    /// The access ACL of a new inode in a directory with this default ACL, and the permission bits that it gets of the
-    /// `mode` it was asked to have (`posix_acl_create_masq`). The umask plays no part. None: the bits say it all.
+    /// The access ACL and permission bits of a new inode, in a directory with this default ACL. `mode` is the requested
+    /// mode, without regard to the umask (`posix_acl_create_masq`). None if the bits say all of it.
     pub(crate) fn inherit(&self, mode: u32) -> (Option<Self>, u32) {
         let mut acl = self.clone();
         let group_class = acl.group_class();
@@ -178,12 +187,12 @@ impl Acl {
             let perm = acl.find(tag).unwrap_or(0);
             acl.set(tag, perm & (mode >> shift));
         }
-        let (bits, minimal) = acl.to_mode();
-        ((!minimal).then_some(acl), bits)
+        let ModeBits { bits, say_all } = acl.to_mode();
+        ((!say_all).then_some(acl), bits)
     }
 
     /// Whether these credentials get all of `want` (rwx bits) on an inode of this owner and group
-    /// (`posix_acl_permission`). The superuser is the caller's business.
+    /// (`posix_acl_permission`). The caller handles the superuser.
     pub(crate) fn permits(&self, credentials: &Credentials, uid: u32, gid: u32, want: u32) -> bool {
         let mask = self.find(Tag::Mask).unwrap_or(7);
         let mut in_a_group = false;

@@ -2,30 +2,32 @@
 
 use std::collections::BTreeMap;
 
-use ebb_types::{InodeId, MetablockId};
+use ebb_types::{InodeId, MetablockId, NodeId, VolumeId};
 use ebb_wire::pb;
 
+use crate::acl::ModeBits;
 use crate::checkpoint::trim_version;
+use crate::dataset::Usage;
 use crate::dir::{check_name, is_dots};
 use crate::inode::{COOKIE_FIRST, FILE_SIZE_MAX, FileBody, Inode, LINK_MAX, MODE_MASK};
 use crate::machine::Machine;
 use crate::ops::grant::check_members;
 
-/// What the entries say of one inode.
+/// Facts about one inode that follow from the entries.
 #[derive(Default)]
 struct Named {
-    /// Names of it.
+    /// Number of its names.
     names: u32,
-    /// Entries in it.
+    /// Number of entries in it.
     entries: u64,
-    /// Directories in it.
+    /// Number of directories in it.
     subdirectories: u32,
-    /// Directory of its last name.
+    /// The directory of its last name.
     parent: InodeId,
 }
 
 impl Machine {
-    /// Broken invariants, a sentence each; none if the state is healthy. Looks at everything.
+    /// Broken invariants, a sentence each. A healthy state has none. It walks the whole state.
     #[must_use]
     pub fn check(&self) -> Vec<String> {
         let mut broken = Vec::new();
@@ -104,7 +106,10 @@ impl Machine {
         }
         if let Some(xattrs) = &inode.xattrs {
             expect(!xattrs.is_empty(), "it keeps an empty table of attributes");
-            let follows = xattrs.access.as_ref().is_none_or(|acl| acl.to_mode() == (inode.mode & 0o777, false));
+            let follows = xattrs
+                .access
+                .as_ref()
+                .is_none_or(|acl| acl.to_mode() == ModeBits { bits: inode.mode & 0o777, say_all: false });
             expect(follows, "its mode and its access ACL differ");
             expect(xattrs.default.is_none() || inode.is_directory(), "it has a default ACL and is not a directory");
         }
@@ -199,7 +204,7 @@ impl Machine {
             let Some(node) = &record.node else { continue };
             volumes += node.volumes.len();
             for volume in &node.volumes {
-                if self.registry.owner(ebb_types::VolumeId::new(volume.id)).map(|owner| owner.raw()) != Some(node.id) {
+                if self.registry.owner(VolumeId::new(volume.id)) != Some(NodeId::new(node.id)) {
                     broken.push(format!("v{} of n{} is not in the index", volume.id, node.id));
                 }
             }
@@ -212,13 +217,13 @@ impl Machine {
     fn check_datasets_count(&self, broken: &mut Vec<String>) {
         let mut counted = BTreeMap::new();
         for inode in self.inodes.values() {
-            let used = counted.entry(inode.dataset).or_insert((0u64, 0u64));
-            used.0 += 1;
-            used.1 += inode.file().map_or(0, |file| file.map.allocated_bytes());
+            let used: &mut Usage = counted.entry(inode.dataset).or_default();
+            used.inodes += 1;
+            used.bytes = used.bytes.saturating_add(inode.file().map_or(0, |file| file.map.allocated_bytes()));
         }
-        for (id, count, bytes) in self.datasets.usages() {
-            if counted.get(&id).copied().unwrap_or_default() != (count, bytes) {
-                broken.push(format!("{id} counts {count} inodes with {bytes} bytes"));
+        for (id, usage) in self.datasets.usages() {
+            if counted.get(&id).copied().unwrap_or_default() != usage {
+                broken.push(format!("{id} counts {} inodes with {} bytes", usage.inodes, usage.bytes));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The state as a stream of records, and back.
 //!
-//! Indexes are not written: they follow from the inodes. A checksum is chained over all records, so that a stream that
-//! lost, gained or swapped one is refused.
+//! Indexes are not written, as they follow from the inodes. A checksum is chained over all records. So a stream that
+//! has lost, gained or swapped a record is refused.
 
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use ebb_wire::pb;
 use ebb_wire::pb::checkpoint_record::Record;
 use ebb_wire::{Message, convert};
 
+use crate::dataset::Usage;
 use crate::dir::Entries;
 use crate::inode::{Body, Inode, LINK_MAX};
 use crate::known::decode_known;
@@ -28,10 +29,10 @@ mod inode;
 
 use inode::{body, check_attr, check_block, lock_table, xattrs};
 
-/// Format of the records; raised when their meaning changes.
+/// Format of the records. It rises when their meaning changes.
 pub const CHECKPOINT_FORMAT: u32 = 1;
 
-/// Checksum over a stream of records: each is mixed with the sum of those before.
+/// Checksum over a stream of records. Each record is mixed with the sum of the records before it.
 #[derive(Clone, Copy, Default)]
 struct Chain {
     records: u64,
@@ -53,8 +54,8 @@ impl Chain {
 }
 
 impl Machine {
-    /// The whole state, applied up to this place in the log, as encoded records: the header first, the trailer last.
-    /// `emit` takes one at a time.
+    /// Encodes the whole state, applied up to this index and term of the log. The header comes first, the trailer last.
+    /// `emit` receives one encoded record at a time.
     pub fn encode_records(&self, index: u64, term: u64, mut emit: impl FnMut(&[u8])) {
         let (mut chain, mut encoded, mut buffer) = (Chain::default(), Vec::new(), Vec::new());
         let mut encode = |record: Record, encoded: &mut Vec<u8>| {
@@ -69,7 +70,7 @@ impl Machine {
         encode(chain.trailer(), &mut encoded);
     }
 
-    /// A hash over everything that was ever applied: equal states have equal digests, in any process.
+    /// A hash over the whole state. Equal states have equal digests, in any process.
     #[must_use]
     pub fn digest(&self) -> u64 {
         let mut buffer = Vec::new();
@@ -168,18 +169,18 @@ impl Machine {
         record
     }
 
-    /// The state that a stream of encoded records says, and the place in the log that it was applied up to. A stream
-    /// that is cut, damaged or of another format is refused (kind `Corrupt` or `Unsupported`).
+    /// Decodes a state, and the index and term of the last applied entry of the log. A stream that is cut, damaged or
+    /// of another format is refused (kind `Corrupt` or `Unsupported`).
     pub fn from_records<'a>(records: impl Iterator<Item = Result<&'a [u8]>> + Clone) -> Result<(Self, u64, u64)> {
         Names::load(records.clone())?.join(Rest::load(records)?)
     }
 }
 
-/// Half of a state that is being loaded: the entries of all directories. Loading them takes about as long as loading
-/// the [`Rest`], and neither needs the other: two threads do it.
+/// Half of a state that is being loaded: the entries of all directories. It takes about as long as the [`Rest`], and
+/// neither needs the other. So two threads can load them.
 pub struct Names {
     entries: Entries,
-    /// How many each directory has, and where they lead.
+    /// Number of entries of each directory, and the inodes that they lead to.
     counts: Vec<(InodeId, u64)>,
     targets: Vec<(InodeId, InodeId)>,
 }
@@ -189,7 +190,7 @@ pub struct Rest {
     loader: Loader,
 }
 
-/// Whether an encoded record is a directory entry: such a record is one field, and that is its tag.
+/// Whether an encoded record is a directory entry. Such a record is one field, with this tag.
 fn is_entry(encoded: &[u8]) -> bool {
     const TAG: u8 = (3 << 3) | 2;
     encoded.first() == Some(&TAG)
@@ -200,7 +201,7 @@ fn decode(encoded: &[u8], number: u64) -> Result<pb::CheckpointRecord> {
 }
 
 impl Names {
-    /// Loads the entries of a stream of records; all others are passed over.
+    /// Loads the entries of a stream of records, and ignores all other records.
     pub fn load<'a>(records: impl Iterator<Item = Result<&'a [u8]>>) -> Result<Self> {
         let mut names = Self { entries: Entries::default(), counts: Vec::new(), targets: Vec::new() };
         for (number, encoded) in records.enumerate() {
@@ -218,12 +219,13 @@ impl Names {
                 _ => names.counts.push((parent, 1)),
             }
             names.targets.push((parent, inode));
-            names.entries.insert(parent, &entry.name, inode, entry.cookie);
+            // A stream with one name twice is not refused here: `check` reports it.
+            let _is_new = names.entries.insert(parent, &entry.name, inode, entry.cookie);
         }
         Ok(names)
     }
 
-    /// Puts both halves together, and checks that they belong to each other.
+    /// Joins both halves, and checks that they belong to each other.
     pub fn join(self, rest: Rest) -> Result<(Machine, u64, u64)> {
         let mut loader = rest.loader;
         let mut subdirectories = std::collections::BTreeMap::<InodeId, u32>::new();
@@ -251,7 +253,7 @@ impl Names {
 }
 
 impl Rest {
-    /// Loads a stream of records but for its entries, and checks the trailer's count and checksum over all.
+    /// Loads the records that are not entries. It checks the trailer's count and checksum over all records.
     pub fn load<'a>(records: impl Iterator<Item = Result<&'a [u8]>>) -> Result<Self> {
         let mut loader = Loader { machine: Machine::empty(), place: None };
         let (mut chain, mut buffer) = (Chain::default(), Vec::new());
@@ -285,7 +287,7 @@ impl Rest {
 
 struct Loader {
     machine: Machine,
-    /// Index and term of the last entry applied, once the header has come.
+    /// Index and term of the last applied entry, after the header.
     place: Option<(u64, u64)>,
 }
 
@@ -469,21 +471,22 @@ impl Loader {
         if self.machine.directory(InodeId::ROOT).is_err() {
             bail!(Corrupt, "the checkpoint has no root directory");
         }
-        let mut usage = std::collections::BTreeMap::<DatasetId, (u64, u64)>::new();
+        let mut usage = std::collections::BTreeMap::<DatasetId, Usage>::new();
         for (id, inode) in &self.machine.inodes {
             let most = match inode.directory() {
                 Some(body) if body.count > 0 => u32::MAX,
                 Some(_) => 2,
                 None => LINK_MAX,
             };
-            if inode.nlink > most {
+            // A directory counts its own `.` and its name together: it has both or none.
+            if inode.nlink > most || (inode.is_directory() && inode.nlink == 1) {
                 bail!(Corrupt, "{id} has {} links", inode.nlink);
             }
             let used = usage.entry(inode.dataset).or_default();
-            used.0 += 1;
-            used.1 = used.1.saturating_add(inode.file().map_or(0, |file| file.map.allocated_bytes()));
+            used.inodes += 1;
+            used.bytes = used.bytes.saturating_add(inode.file().map_or(0, |file| file.map.allocated_bytes()));
         }
-        for (dataset, (count, bytes)) in usage {
+        for (dataset, Usage { inodes: count, bytes }) in usage {
             if self.machine.datasets.get(dataset).is_none() {
                 bail!(Corrupt, "{dataset} has {count} inodes and is not recorded");
             }
@@ -510,7 +513,7 @@ fn session_record(id: SessionId, session: &Session) -> pb::SessionRecord {
     }
 }
 
-/// Version of a trim, for the checks of a state.
+/// Version of a trim.
 pub(crate) fn trim_version(trim: &pb::meta_op::Trim) -> ebb_types::Version {
     convert::version(trim.version)
 }

@@ -1,4 +1,4 @@
-//! Datasets: directory trees with one layout, replica count and geometry.
+//! Datasets: directory trees with one layout, number of replicas and geometry.
 
 use std::sync::Arc;
 
@@ -6,36 +6,42 @@ use ebb_types::{DatasetId, Geometry, InodeId, Prefetch, ReadRule, Result, bail};
 use ebb_wire::pb;
 use imbl::OrdMap;
 
-/// Replication by which the writer sends to every member itself.
+/// Replication in which the writer sends to every member.
 pub(crate) const SINGLE_SOURCE: &str = "single-source";
-/// Replication by which each member forwards to the next.
+/// Replication in which each member forwards to the next.
 pub(crate) const PIPELINE: &str = "pipeline";
 /// Layout of the default dataset.
 const LAYOUT_DEFAULT: &str = "random";
 /// Replicas of the default dataset, unless the cluster was made with another number.
 const REPLICAS_DEFAULT: u32 = 3;
-/// Members that a set may have.
+/// Most members of a set.
 pub(crate) const REPLICAS_MAX: u32 = 16;
-/// Percent of the unused capacity that extra copies may take at most.
+/// Most percent of the unused capacity that extra copies may take.
 const EXTRA_SHARE_MAX: u32 = 90;
-/// Nodes that a chain may have.
+/// Most nodes of a chain.
 const CHAIN_MAX: usize = 65_536;
 const DEFAULT: DatasetId = DatasetId::new(0);
+
+/// What a dataset contains.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Usage {
+    /// Inodes in it. The dataset ends with the last one.
+    pub(crate) inodes: u64,
+    /// Committed bytes of its files, of one copy.
+    pub(crate) bytes: u64,
+}
 
 #[derive(Clone, Debug)]
 struct Row {
     settings: Arc<pb::Dataset>,
-    /// Inodes in it; the dataset goes with the last one.
-    inodes: u64,
-    /// Committed bytes of its files, one copy.
-    bytes: u64,
+    usage: Usage,
 }
 
-/// All datasets. The default one has id 0 and is always there.
+/// All datasets. The default dataset has id 0 and always exists.
 #[derive(Clone)]
 pub(crate) struct Datasets {
     rows: OrdMap<DatasetId, Row>,
-    /// Settings for a dataset that is missing, so that no reader has to fail.
+    /// Settings in place of a dataset that is missing. So no reader has to fail.
     fallback: Arc<pb::Dataset>,
 }
 
@@ -43,7 +49,7 @@ impl Datasets {
     /// The default dataset with the root directory in it.
     pub(crate) fn new() -> Self {
         let mut new = Self::empty();
-        new.rows.insert(DEFAULT, Row { settings: Arc::clone(&new.fallback), inodes: 1, bytes: 0 });
+        new.rows.insert(DEFAULT, Row { settings: Arc::clone(&new.fallback), usage: Usage { inodes: 1, bytes: 0 } });
         new
     }
 
@@ -67,7 +73,7 @@ impl Datasets {
         self.rows.get(&id).map(|row| &*row.settings)
     }
 
-    /// Settings of a dataset that an inode is in.
+    /// Settings of the dataset of an inode.
     pub(crate) fn settings(&self, id: DatasetId) -> &pb::Dataset {
         self.get(id).unwrap_or(&self.fallback)
     }
@@ -76,16 +82,16 @@ impl Datasets {
         self.rows.values().map(|row| &*row.settings)
     }
 
-    /// Inodes and bytes that each dataset counts.
-    pub(crate) fn usages(&self) -> impl Iterator<Item = (DatasetId, u64, u64)> + '_ {
-        self.rows.iter().map(|(id, row)| (*id, row.inodes, row.bytes))
+    /// What each dataset contains, in order of id.
+    pub(crate) fn usages(&self) -> impl Iterator<Item = (DatasetId, Usage)> + '_ {
+        self.rows.iter().map(|(id, row)| (*id, row.usage))
     }
 
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// The dataset whose root this directory is.
+    /// The dataset that has this directory as its root.
     pub(crate) fn rooted_at(&self, inode: InodeId) -> Option<&pb::Dataset> {
         self.iter().find(|dataset| dataset.root_inode == inode.raw())
     }
@@ -93,11 +99,12 @@ impl Datasets {
     /// Adds a dataset without inodes, or replaces its settings.
     pub(crate) fn insert(&mut self, settings: pb::Dataset) {
         let id = DatasetId::new(settings.id);
-        let (inodes, bytes) = self.usage(id);
-        self.rows.insert(id, Row { settings: Arc::new(settings), inodes, bytes });
+        let usage = self.usage(id);
+        self.rows.insert(id, Row { settings: Arc::new(settings), usage });
     }
 
-    /// Puts a node in the place of another one on a dataset's chain. `Stale` where the chain is not as whoever asked saw it.
+    /// Replaces a node of a dataset's chain. Fails with kind `Stale` if the chain has changed since the command was
+    /// proposed.
     pub(crate) fn replace_in_chain(&mut self, op: &pb::ReplaceInChain) -> Result<()> {
         let id = DatasetId::new(op.dataset);
         let Some(settings) = self.get(id) else { bail!(NotFound, "there is no dataset {id}") };
@@ -111,24 +118,27 @@ impl Datasets {
         Ok(())
     }
 
-    /// Inodes and committed bytes.
-    pub(crate) fn usage(&self, id: DatasetId) -> (u64, u64) {
-        self.rows.get(&id).map_or((0, 0), |row| (row.inodes, row.bytes))
+    /// What a dataset contains.
+    pub(crate) fn usage(&self, id: DatasetId) -> Usage {
+        self.rows.get(&id).map(|row| row.usage).unwrap_or_default()
     }
 
-    /// A file's committed bytes went from one number to another.
+    /// Counts a change of a file's committed bytes.
     pub(crate) fn count_bytes(&mut self, id: DatasetId, from: u64, to: u64) {
         if from != to
             && let Some(row) = self.rows.get_mut(&id)
         {
-            row.bytes = row.bytes.saturating_sub(from).saturating_add(to);
+            // A checkpoint may name lengths whose sum overflows, so the count is allowed to be wrong there.
+            row.usage.bytes = row.usage.bytes.saturating_sub(from).saturating_add(to);
         }
     }
 
-    /// Refuses one more inode where the quota is used up.
+    /// Refuses a further inode if the quota is used up.
     pub(crate) fn check_inode_quota(&self, id: DatasetId) -> Result<()> {
+        // I-35: refused before the inode is made, as nothing takes it back.
         match self.rows.get(&id) {
-            Some(Row { settings, inodes, .. }) if settings.quota_inodes != 0 && *inodes >= settings.quota_inodes => {
+            Some(Row { settings, usage }) if settings.quota_inodes != 0 && usage.inodes >= settings.quota_inodes => {
+                let inodes = usage.inodes;
                 bail!(
                     QuotaExceeded,
                     "dataset {} has {inodes} inodes, its quota is {}: remove some, or raise it",
@@ -146,21 +156,22 @@ impl Datasets {
 
     pub(crate) fn count_inodes(&mut self, id: DatasetId, count: u64) {
         if let Some(row) = self.rows.get_mut(&id) {
-            row.inodes += count;
+            row.usage.inodes += count;
         }
     }
 
-    /// One inode less; with its last one the dataset goes (the default one never does: the root stays).
+    /// Counts one inode less. A dataset ends with its last inode. The default dataset always has the root.
     pub(crate) fn forget_inode(&mut self, id: DatasetId) {
         if let Some(row) = self.rows.get_mut(&id) {
-            row.inodes = row.inodes.saturating_sub(1);
-            if row.inodes == 0 && id != DEFAULT {
+            assert!(row.usage.inodes > 0, "{id} counts no inodes and loses one");
+            row.usage.inodes -= 1;
+            if row.usage.inodes == 0 && id != DEFAULT {
                 self.rows.remove(&id);
             }
         }
     }
 
-    /// The directory has lost its name: a dataset that is rooted there has no path any more.
+    /// Clears the path of the dataset that is rooted at this directory: the directory has lost its name.
     pub(crate) fn root_removed(&mut self, inode: InodeId) {
         if self.rows.len() > 1
             && let Some(dataset) = self.rooted_at(inode).cloned()
@@ -179,7 +190,7 @@ impl Datasets {
         Ok(())
     }
 
-    /// Settings as asked for, with the default dataset's for those left out; refused if they do not go together.
+    /// The requested settings, completed from the default dataset's. Refuses settings that do not fit together.
     pub(crate) fn complete(&self, asked: &pb::Dataset) -> Result<pb::Dataset> {
         let default = self.settings(DEFAULT);
         let or_number = |asked: u64, default: u64| if asked == 0 { default } else { asked };
@@ -226,7 +237,7 @@ impl Datasets {
     }
 }
 
-/// Bounds only: that chain and layout go together is the leader's to see, who chooses the chain.
+/// Checks bounds only. The leader chooses the chain, and checks that it fits the layout.
 fn check_chain(settings: &pb::Dataset) -> Result<()> {
     let nodes = settings.chain.len();
     if nodes > CHAIN_MAX {
@@ -238,7 +249,7 @@ fn check_chain(settings: &pb::Dataset) -> Result<()> {
     Ok(())
 }
 
-/// A part of the unused capacity stays free whatever is read.
+/// Refuses a share that would leave no part of the unused capacity free.
 pub(crate) fn check_extra_share(percent: u32) -> Result<()> {
     if percent > EXTRA_SHARE_MAX {
         bail!(Invalid, "{percent} % of the unused capacity for extra copies: between 0 and {EXTRA_SHARE_MAX}");
@@ -246,7 +257,7 @@ pub(crate) fn check_extra_share(percent: u32) -> Result<()> {
     Ok(())
 }
 
-/// A number that some later build may know is nothing that readers of this one could keep to.
+/// Refuses a setting that a later release may know: readers of this release could not keep to it.
 pub(crate) fn check_prefetch(raw: u32) -> Result<()> {
     if Prefetch::from_raw(raw).is_none() {
         bail!(Invalid, "prefetch setting {raw} is neither a percentage nor spare");
@@ -254,7 +265,7 @@ pub(crate) fn check_prefetch(raw: u32) -> Result<()> {
     Ok(())
 }
 
-/// Likewise.
+/// Refuses a read rule that this release does not know, for the same reason as [`check_prefetch`].
 pub(crate) fn check_read_rule(raw: u32) -> Result<()> {
     if ReadRule::from_raw(raw).is_none() {
         bail!(Invalid, "read rule {raw} is not known to this release");
@@ -262,7 +273,7 @@ pub(crate) fn check_read_rule(raw: u32) -> Result<()> {
     Ok(())
 }
 
-/// With more than there are copies no write could ever be acknowledged.
+/// Refuses more required copies than there are: no write could be acknowledged.
 pub(crate) fn check_min_copies(settings: &pb::Dataset) -> Result<()> {
     let (min, replicas) = (settings.min_copies, settings.replicas);
     if min > replicas {

@@ -1,8 +1,8 @@
 //! Names: the entries of all directories.
 //!
-//! Two ordered maps for the whole namespace rather than two for each directory: a small directory then costs nothing
-//! beyond its entries. One is ordered by name, for lookups; the other by cookie, for listings that go on where they
-//! stopped however the directory has changed meanwhile.
+//! Two ordered maps serve the whole namespace, rather than two for each directory. A small directory then costs nothing
+//! beyond its entries. One map is ordered by name, for lookups. The other is ordered by cookie: a listing can go on
+//! where it stopped, however the directory has changed.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use ebb_types::{InodeId, Result, bail, check_name_len};
 use equivalent::{Comparable, Equivalent};
 use imbl::OrdMap;
 
-/// A name; shared by both maps.
+/// A name. Both maps share its bytes.
 pub(crate) type Name = Arc<[u8]>;
 
-/// Checks what may be the name of an entry; `.` and `..` are the callers' to refuse, each in its own way.
+/// Refuses what cannot be the name of an entry. The callers refuse `.` and `..`, each with its own error.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     if name.is_empty() {
         bail!(NotFound, "an empty name names nothing");
@@ -26,7 +26,7 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// A name for an error's sentence.
+/// A name in quotes, for the sentence of an error.
 pub(crate) fn show(name: &[u8]) -> String {
     format!("\"{}\"", name.escape_ascii())
 }
@@ -42,7 +42,7 @@ pub(crate) struct EntryKey {
     pub(crate) name: Name,
 }
 
-/// A key to look with, without making a [`Name`] of it.
+/// A key for lookups. It borrows the name, so a lookup allocates nothing.
 struct Probe<'a> {
     parent: InodeId,
     name: &'a [u8],
@@ -64,7 +64,7 @@ impl Comparable<EntryKey> for Probe<'_> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
     pub(crate) inode: InodeId,
-    /// Place in the listing; never given twice within a directory.
+    /// Place in the listing. A directory never assigns a cookie twice.
     pub(crate) cookie: u64,
 }
 
@@ -82,20 +82,21 @@ impl Entries {
         self.by_name.get(&Probe { parent, name }).copied()
     }
 
-    /// Adds a name that is not there yet.
-    pub(crate) fn insert(&mut self, parent: InodeId, name: &[u8], inode: InodeId, cookie: u64) {
+    /// Adds a name. False if the directory had it: the older entry is lost.
+    pub(crate) fn insert(&mut self, parent: InodeId, name: &[u8], inode: InodeId, cookie: u64) -> bool {
         let name: Name = name.into();
         self.by_cookie.insert((parent, cookie), (Arc::clone(&name), inode));
-        self.by_name.insert(EntryKey { parent, name }, Entry { inode, cookie });
+        self.by_name.insert(EntryKey { parent, name }, Entry { inode, cookie }).is_none()
     }
 
-    /// Leads a name that is there to another inode. It keeps its place in listings.
-    pub(crate) fn redirect(&mut self, parent: InodeId, name: &[u8], inode: InodeId) {
-        let Some(entry) = self.by_name.get_mut(&Probe { parent, name }) else { return };
+    /// Makes a name lead to another inode. It keeps its place in listings. False if there is no such name.
+    pub(crate) fn redirect(&mut self, parent: InodeId, name: &[u8], inode: InodeId) -> bool {
+        let Some(entry) = self.by_name.get_mut(&Probe { parent, name }) else { return false };
         entry.inode = inode;
         if let Some(place) = self.by_cookie.get_mut(&(parent, entry.cookie)) {
             place.1 = inode;
         }
+        true
     }
 
     pub(crate) fn remove(&mut self, parent: InodeId, name: &[u8]) -> Option<Entry> {
@@ -104,7 +105,7 @@ impl Entries {
         Some(entry)
     }
 
-    /// Entries of a directory with a cookie above `cookie`, in the order of their cookies.
+    /// Entries of a directory with a cookie above `cookie`, in order of cookie.
     pub(crate) fn after(&self, parent: InodeId, cookie: u64) -> impl Iterator<Item = (u64, &Name, InodeId)> {
         let start = std::ops::Bound::Excluded((parent, cookie));
         let end = std::ops::Bound::Included((parent, u64::MAX));
@@ -113,7 +114,7 @@ impl Entries {
             .map(|((_, cookie), (name, inode))| (*cookie, name, *inode))
     }
 
-    /// Every entry, by directory and name.
+    /// Every entry, in order of directory and name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&EntryKey, &Entry)> {
         self.by_name.iter()
     }

@@ -1,7 +1,8 @@
-//! Extra copies of metablocks that are read often: beside their sets, and never part of them.
+//! Extra copies of metablocks that are read often. They lie beside the sets, and are never part of them.
 //!
-//! They count for no durability and take no writes. Whoever gets a file's write lease, or recovers the file, ends them in
-//! the same command: so what a set has does not change while an extra copy of it is recorded (I-56).
+//! They count for no durability and take no writes. The grant of a write lease and the start of a recovery end the
+//! file's extra copies in the same command. So a set has the same bytes as long as an extra copy of it is recorded
+//! (I-56).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::ops::grant::{check_generation, check_members};
 use crate::outcome::{Effect, Reply};
 use crate::recovery::check_idle;
 
-/// Extra copies by file and metablock; no entry is empty.
+/// Extra copies by file and metablock. No entry is empty.
 #[derive(Clone, Default)]
 pub(crate) struct Extras(OrdMap<(InodeId, MetablockId), Arc<[pb::Member]>>);
 
@@ -29,7 +30,7 @@ impl Extras {
         self.0.iter().map(|((inode, block), members)| (*inode, *block, &**members))
     }
 
-    /// Puts them in place; those that were there.
+    /// Records the extra copies of a metablock, and returns the former ones.
     pub(crate) fn put(&mut self, inode: InodeId, block: MetablockId, members: &[pb::Member]) -> Vec<pb::Member> {
         let old = if members.is_empty() {
             self.0.remove(&(inode, block))
@@ -39,7 +40,7 @@ impl Extras {
         old.map_or_else(Vec::new, |old| old.to_vec())
     }
 
-    /// Metablocks of a file that have any.
+    /// Metablocks of a file with extra copies.
     fn of_file(&self, inode: InodeId) -> Vec<MetablockId> {
         if self.0.is_empty() {
             return Vec::new();
@@ -61,7 +62,7 @@ impl Machine {
         self.extras.iter()
     }
 
-    /// Whether a volume has a replica of the metablock, by the record: a member's or an extra copy.
+    /// Whether the record names a replica of the metablock on this volume: a member's or an extra copy.
     #[must_use]
     pub fn is_placed_on(&self, id: MetablockId, volume: VolumeId) -> bool {
         let is_there = |member: &pb::Member| member.volume_id() == volume;
@@ -69,7 +70,7 @@ impl Machine {
         block.is_some_and(|block| block.members.iter().any(is_there)) || self.extras(id).iter().any(is_there)
     }
 
-    /// Whether a recovery went on without what this volume has of a metablock, and the set may still want it.
+    /// Whether a recovery went on without this volume's replica of a metablock, and the set still lacks copies.
     #[must_use]
     pub fn is_left_out(&self, id: MetablockId, volume: VolumeId) -> bool {
         let Some(inode) = self.replicas.owner(id) else { return false };
@@ -80,8 +81,8 @@ impl Machine {
         members.any(|member| member.volume_id() == volume)
     }
 
-    /// Replaces the extra copies of a metablock: compare-and-swap on epoch, generation and what there was, while nobody
-    /// holds the file.
+    /// Replaces the extra copies of a metablock, while the file has no holder. This is a compare-and-swap on epoch,
+    /// generation and the former extra copies.
     pub(crate) fn change_extras(&mut self, call: &mut Call<'_>, op: &pb::ChangeExtras) -> Result<Reply> {
         let (id, block) = (InodeId::new(op.inode), MetablockId::new(op.metablock));
         let inode = self.inode(id)?;
@@ -106,20 +107,23 @@ impl Machine {
                 bail!(Invalid, "{block} would have more than {REPLICAS_MAX} copies");
             }
         }
+        // I-56: the file is idle, so the copy and the set have the same version until a lease or a recovery ends this.
         self.put_extras(call, id, block, &op.members);
         Ok(Reply::None)
     }
 
-    /// A writer or a recovery is about to change what the file's sets have.
+    /// Ends the file's extra copies: a writer or a recovery is about to change its metablocks.
     pub(crate) fn drop_extras(&mut self, call: &mut Call<'_>, id: InodeId) {
         for block in self.extras.of_file(id) {
             self.put_extras(call, id, block, &[]);
         }
+        assert!(self.extras.of_file(id).is_empty(), "{id} is about to change and has extra copies");
     }
 
-    /// The file is gone: what its extra copies hold is to be deleted.
+    /// Ends the extra copies of a file that is freed, and queues their deletion.
     pub(crate) fn free_extras(&mut self, call: &mut Call<'_>, id: InodeId) {
         for block in self.extras.of_file(id) {
+            // Ordering: queued before the record of the copy goes, which names its volume.
             for member in self.extras.get(id, block).to_vec() {
                 self.replicas.queue_delete(block, member);
             }
@@ -127,8 +131,7 @@ impl Machine {
         }
     }
 
-    /// A set has new members: a node that is one has no extra copy any more. On the same volume that copy is now the
-    /// member's.
+    /// Ends the extra copies on nodes that have become members. A copy on the same volume is now the member's replica.
     pub(crate) fn yield_extras(
         &mut self,
         call: &mut Call<'_>,
@@ -165,9 +168,12 @@ impl Machine {
                 "extra copies of a file that is written",
             );
             expect(check_members(members).is_ok(), "its extra copies are malformed");
-            let nodes: BTreeSet<u64> =
-                found.iter().flat_map(|block| block.members.iter()).map(|member| member.node).collect();
-            expect(members.iter().all(|extra| !nodes.contains(&extra.node)), "a member and an extra copy on one node");
+            let nodes: BTreeSet<NodeId> =
+                found.iter().flat_map(|block| block.members.iter()).map(pb::Member::node_id).collect();
+            expect(
+                members.iter().all(|extra| !nodes.contains(&extra.node_id())),
+                "a member and an extra copy on one node",
+            );
         }
     }
 }

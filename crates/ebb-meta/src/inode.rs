@@ -10,9 +10,9 @@ use crate::xattr::Xattrs;
 
 /// Set user id on execution.
 pub(crate) const S_ISUID: u32 = 0o4000;
-/// Set group id on execution; on a directory, entries take its group.
+/// Set group id on execution. On a directory, new entries take its group.
 pub(crate) const S_ISGID: u32 = 0o2000;
-/// On a directory: only owners remove entries.
+/// On a directory, only owners remove entries.
 pub(crate) const S_ISVTX: u32 = 0o1000;
 /// Executable by the group.
 pub(crate) const S_IXGRP: u32 = 0o010;
@@ -20,11 +20,11 @@ pub(crate) const S_IXGRP: u32 = 0o010;
 pub(crate) const MODE_MASK: u32 = 0o7777;
 /// Hard links of one inode (ext4's limit).
 pub(crate) const LINK_MAX: u32 = 65_000;
-/// Largest size of a file in bytes: what `off_t` can say.
+/// Largest size of a file in bytes: the largest `off_t`.
 pub(crate) const FILE_SIZE_MAX: u64 = i64::MAX as u64;
-/// What `stat` says of a directory's size, as on ext4 with few entries.
+/// Size of a directory in `stat`, as on ext4 with few entries.
 const DIRECTORY_SIZE: u64 = 4096;
-/// First cookie of a directory: 1 and 2 are left to `.` and `..`.
+/// First cookie of a directory. `.` and `..` have 1 and 2.
 pub(crate) const COOKIE_FIRST: u64 = 3;
 
 /// An inode. Times are nanoseconds since 1970 UTC.
@@ -32,11 +32,11 @@ pub(crate) const COOKIE_FIRST: u64 = 3;
 pub(crate) struct Inode {
     /// Permission bits with suid, sgid and sticky.
     pub(crate) mode: u32,
-    /// Names, and for a directory `.` and the `..` of its subdirectories; 0: unlinked.
+    /// Number of names. A directory also counts its `.`, and the `..` of each subdirectory. 0 means unlinked.
     pub(crate) nlink: u32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// Of a device.
+    /// Number of a device.
     pub(crate) rdev: u32,
     /// Bytes of a file, or of a symbolic link's target.
     pub(crate) size: u64,
@@ -48,14 +48,14 @@ pub(crate) struct Inode {
     pub(crate) epoch: Epoch,
     /// Raised whenever the size is set without data.
     pub(crate) size_generation: u64,
-    /// Given at creation for good (a dataset's root: when the dataset is made there).
+    /// Set at creation, and never changed. The root of a dataset gets it when the dataset is made.
     pub(crate) dataset: DatasetId,
     /// Extended attributes and ACLs; most inodes have none.
     pub(crate) xattrs: Option<Arc<Xattrs>>,
     pub(crate) body: Body,
 }
 
-/// What only one kind of inode has.
+/// The part that depends on the kind of an inode.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
     File(FileBody),
@@ -67,37 +67,38 @@ pub(crate) enum Body {
     BlockDevice,
 }
 
-/// Of a regular file.
+/// Body of a regular file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FileBody {
     /// Its metablocks.
     pub(crate) map: Map,
     /// Session with the write lease.
     pub(crate) holder: Option<SessionId>,
-    /// The holder is gone and its writes have not been found yet: the size is unknown.
+    /// The holder is gone, and its writes have not been found yet. The size is unknown.
     ///
-    /// Invariant: never together with a holder.
+    /// Invariant: such a file has no holder.
     pub(crate) recovering: bool,
-    /// Versioned write that cuts the last metablock and is not yet known to be on all members.
+    /// Versioned write that cuts the last metablock, until every member is known to have it.
     pub(crate) trim: Option<Arc<pb::meta_op::Trim>>,
     /// It never had a name, and may get one (Linux' `I_LINKABLE`).
     ///
-    /// Invariant: only of an orphan.
+    /// Invariant: such a file is an orphan.
     pub(crate) linkable: bool,
-    /// Its holder has thrown away what it had not committed: nobody may open it any more, whatever is recorded of it.
+    /// Its holder has discarded writes that it had not committed. No session may open it any more, whatever the record
+    /// says.
     ///
-    /// Invariant: only of an orphan, and not together with `linkable`.
+    /// Invariant: such a file is an orphan, and not `linkable`.
     pub(crate) emptied: bool,
 }
 
-/// Of a directory; its entries are in [`crate::dir::Entries`].
+/// Body of a directory. Its entries are in [`crate::dir::Entries`].
 #[derive(Clone, Debug)]
 pub(crate) struct DirectoryBody {
-    /// The directory that has its name. Of the root: itself.
+    /// The directory with its name. The root is its own parent.
     pub(crate) parent: InodeId,
     /// Cookie of the next entry.
     pub(crate) next_cookie: u64,
-    /// How many entries it has.
+    /// Number of entries.
     pub(crate) count: u64,
 }
 
@@ -154,20 +155,22 @@ impl Inode {
         self.file().is_some_and(|file| file.recovering)
     }
 
-    /// Contents or entries changed.
+    /// Records a change of contents or entries.
     pub(crate) fn modified(&mut self, now: i64) {
         self.mtime = now;
         self.changed(now);
     }
 
-    /// Something about the inode changed. The change time never goes back, and every change under a clock that was set
-    /// back raises it: who remembers it (backups, NFS, caches) sees that there was one.
+    /// Records a change of the inode. The change time never goes back. Under a clock that was set back, each change
+    /// still raises it. So backups, NFS and caches, which remember it, notice every change.
     pub(crate) fn changed(&mut self, now: i64) {
+        let before = self.ctime;
         self.ctime = if now >= self.ctime { now } else { self.ctime.saturating_add(1) };
+        assert!(self.ctime >= before, "the change time goes back from {before} to {}", self.ctime);
     }
 
-    /// Clears suid, and sgid where it means execution, as a write by a non-owner or a chown does (Linux
-    /// `setattr_should_drop_suidgid`). File capabilities go with them.
+    /// Clears suid, and sgid where it means execution. A write by another user than the owner does this, and so does a
+    /// chown (Linux `setattr_should_drop_suidgid`). File capabilities are removed with them.
     pub(crate) fn kill_privileges(&mut self) {
         self.mode &= !S_ISUID;
         if self.mode & S_IXGRP != 0 {
@@ -180,7 +183,7 @@ impl Inode {
         }
     }
 
-    /// The inode as messages tell it.
+    /// The inode for a message.
     pub(crate) fn attr(&self, id: InodeId, dataset: &pb::Dataset) -> pb::Attr {
         pb::Attr {
             inode: id.raw(),

@@ -1,16 +1,20 @@
-//! State of another release: a command of the log or a record of a checkpoint that says something which this one does not know.
+//! State of another release: a command of the log, or a record of a checkpoint, with a part that this release does not
+//! know.
 //!
-//! protobuf passes over fields that it does not know. On a connection that is wanted. A state machine that passes over a field
-//! or a command is from then on another one than its writer's, and nobody notices. So it stops before it applies anything of that.
+//! protobuf ignores fields that it does not know. On a connection that is wanted. A state machine that ignores a field
+//! or a command has another state than its writer from then on, and nothing shows it. So it stops before it applies
+//! such a command or record (I-113).
 
 use ebb_types::{Result, bail, err};
 use ebb_wire::Message;
 
-/// Decodes what a release has written as its state. `Corrupt`: it does not decode. `Unsupported`: a part of it is not known
-/// here, whether a field, a kind of command or a kind of operation, however deep.
+/// Decodes a message of the log or a checkpoint.
+///
+/// Errors: `Corrupt` if it does not decode; `Unsupported` if a part of it is not known here. The part may be a field, a
+/// kind of command or a kind of operation, at any depth.
 pub fn decode_known<M: Message + Default>(encoded: &[u8]) -> Result<M> {
     let message = M::decode(encoded).map_err(|error| err!(Corrupt, "does not decode: {error}"))?;
-    // All state was written by this library, in one form. What is shorter now has lost something.
+    // All state was written by this library, in one encoding. A re-encoding that is shorter has lost a part.
     let known = message.encoded_len();
     if known != encoded.len() {
         bail!(

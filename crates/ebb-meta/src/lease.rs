@@ -8,8 +8,8 @@ use crate::outcome::{Effect, Reply};
 use crate::query::METABLOCKS_PER_REPLY;
 
 impl Machine {
-    /// Gives the write lease under a new epoch if nobody has it. Its holder may ask again: the epoch stays, so that the
-    /// writes it has in flight stay good.
+    /// Grants the write lease under a new epoch, if no session has it. The holder may ask again: the epoch stays, so
+    /// its writes in flight stay valid.
     pub(crate) fn acquire_write(&mut self, call: &mut Call<'_>, op: &pb::AcquireWrite) -> Result<Reply> {
         let (session, id) = (SessionId::new(op.session), InodeId::new(op.inode));
         self.sessions.get(session)?;
@@ -29,24 +29,29 @@ impl Machine {
         })
     }
 
-    /// A new epoch for a file that nobody holds. Its extra copies end before anything is written.
+    /// Grants the write lease of a file without a holder, under a new epoch. Its extra copies end before anything is
+    /// written.
     pub(crate) fn give_lease(&mut self, call: &mut Call<'_>, id: InodeId, session: SessionId) {
+        // I-56, ordering: an extra copy takes no writes, so it ends before there is a writer.
         self.drop_extras(call, id);
+        // I-3: each lease has an epoch of its own, above all earlier ones of the file.
         let epoch = self.lineage.raised(self.inode_epoch(id), call.step);
         let inode = self.edit(id);
         inode.epoch = epoch;
         if let Some(file) = inode.file_mut() {
+            assert!(file.holder.is_none(), "{id} has a holder: two sessions would write under its name");
+            assert!(!file.recovering, "{id} is being recovered: its size is not known");
             file.holder = Some(session);
         }
-        self.held.insert((session, id));
+        assert!(self.held.insert((session, id)).is_none(), "{id} is free and in the index of leases");
     }
 
-    /// The holder is gone: what it wrote has to be found before anybody else may write.
+    /// The holder is gone. Its writes have to be found before another session may write.
     pub(crate) fn lose_lease(&mut self, call: &mut Call<'_>, id: InodeId) {
         let Some(file) = self.edit(id).file_mut() else { return };
         let Some(session) = file.holder.take() else { return };
         file.recovering = true;
-        self.held.remove(&(session, id));
+        assert!(self.held.remove(&(session, id)).is_some(), "the lease of {id} is not in the index");
         self.recovering.insert(id);
         call.effects.push(Effect::LeaseEnded { inode: id, session });
         call.effects.push(Effect::NeedsRecovery(id));

@@ -40,7 +40,7 @@
 //!
 //! Reading order: [`outcome`], [`machine`], `inode`, `dir`, `tree`, `permission`, `acl`, then `ops/` one operation at a
 //! time; `map`, `replicas`, `extras`, `lineage`, `lease`, `recovery`, `locks`, `waits`; `session`, `registry`,
-//! `dataset`; `query`, `resolve`, `views`; `checkpoint`, `check`.
+//! `dataset`; `query`, `resolve`, `views`; `checkpoint`, `check`, `touched`.
 #![forbid(unsafe_code)]
 
 mod acl;
@@ -67,6 +67,7 @@ mod registry;
 mod replicas;
 mod resolve;
 mod session;
+mod touched;
 mod tree;
 mod views;
 mod waits;

@@ -1,19 +1,19 @@
 //! The locks of one file: byte ranges (`fcntl(2)`) and whole files (`flock(2)`), held and waited for.
 //!
-//! The two kinds never meet. A queued request waits for held locks only, and is granted in the order of arrival as
-//! soon as nothing that is held is in its way; a request that can be granted at once does not wait behind the queue.
-//! That is what Linux does, and it keeps the waits-for graph free of edges between waiters.
+//! The two kinds never conflict. A queued request waits for held locks only. It is granted in order of arrival, as soon
+//! as no held lock conflicts with it. A request that can be granted at once does not wait behind the queue. Linux does
+//! the same, and it keeps the waits-for graph free of edges between waiters.
 
 use ebb_types::{Result, SessionId, bail};
 use ebb_wire::pb;
 
-/// Ranges held in one file, and requests waiting for it.
+/// Most locks of one file, held and waited for together.
 pub(crate) const LOCKS_MAX: usize = 16_384;
 
-/// Sentences that a check of one file says at most.
+/// Most sentences of a check of one file.
 const BROKEN_MAX: usize = 100;
 
-/// Who locks: an owner's byte-range locks and its whole-file locks do not know of each other.
+/// Owner of a lock. Byte-range locks and whole-file locks of one owner are independent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct LockOwner {
     pub(crate) session: SessionId,
@@ -21,7 +21,20 @@ pub(crate) struct LockOwner {
     pub(crate) flock: bool,
 }
 
-/// A lock, held or wished for.
+/// Bytes of a file, both ends included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LockSpan {
+    pub(crate) start: u64,
+    /// `u64::MAX` stands for the end of the file, however long it grows.
+    pub(crate) end: u64,
+}
+
+impl LockSpan {
+    /// The whole file.
+    pub(crate) const ALL: Self = Self { start: 0, end: u64::MAX };
+}
+
+/// A lock, held or requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Lock {
     pub(crate) owner: LockOwner,
@@ -32,23 +45,24 @@ pub(crate) struct Lock {
     pub(crate) pid: u32,
 }
 
-/// What a [`pb::FileLock`] asks for.
+/// What a [`pb::FileLock`] requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wish {
     Lock(Lock),
-    Unlock { owner: LockOwner, start: u64, end: u64 },
+    Unlock { owner: LockOwner, span: LockSpan },
 }
 
 impl Wish {
-    /// Reads and checks a request of this session. A whole-file lock covers everything whatever range it names.
+    /// Reads and checks a request of this session. A whole-file lock covers everything, whatever range it names.
     pub(crate) fn parse(session: SessionId, lock: &pb::FileLock) -> Result<Self> {
         let owner = LockOwner { session, owner: lock.owner, flock: lock.flock };
-        let (start, end) = if lock.flock { (0, u64::MAX) } else { (lock.start, lock.end) };
+        let LockSpan { start, end } =
+            if lock.flock { LockSpan::ALL } else { LockSpan { start: lock.start, end: lock.end } };
         if start > end {
             bail!(Invalid, "a lock from {start} to {end} ends before it starts");
         }
         Ok(match lock.kind {
-            0 => Self::Unlock { owner, start, end },
+            0 => Self::Unlock { owner, span: LockSpan { start, end } },
             1 | 2 => Self::Lock(Lock { owner, exclusive: lock.kind == 2, start, end, pid: lock.pid }),
             other => bail!(Invalid, "lock kind {other} is none of 0 (unlock), 1 (shared), 2 (exclusive)"),
         })
@@ -56,7 +70,7 @@ impl Wish {
 }
 
 impl Lock {
-    /// As messages tell it.
+    /// The lock for a message.
     pub(crate) fn to_pb(self) -> pb::FileLock {
         pb::FileLock {
             kind: if self.exclusive { 2 } else { 1 },
@@ -67,6 +81,11 @@ impl Lock {
             pid: self.pid,
             session: self.owner.session.raw(),
         }
+    }
+
+    /// The bytes that it covers.
+    pub(crate) fn span(&self) -> LockSpan {
+        LockSpan { start: self.start, end: self.end }
     }
 
     fn in_the_way_of(&self, wish: &Self) -> bool {
@@ -90,7 +109,7 @@ pub(crate) struct LockTable {
 }
 
 impl LockTable {
-    /// Held locks that keep this one from being granted.
+    /// Held locks that conflict with this one.
     pub(crate) fn conflicts(&self, wish: &Lock) -> impl Iterator<Item = &Lock> {
         self.held.iter().filter(move |held| held.in_the_way_of(wish))
     }
@@ -107,9 +126,11 @@ impl LockTable {
         &self.queue
     }
 
-    /// Takes a lock that nothing conflicts with; what its owner held there before gives way to it.
+    /// Records a lock without conflicts. It replaces what its owner held in the range.
     pub(crate) fn grant(&mut self, lock: Lock) {
-        self.cut(lock.owner, lock.start, lock.end);
+        // I-42: two owners with conflicting locks would both believe that they are alone.
+        debug_assert!(self.conflicts(&lock).next().is_none(), "{lock:?} is granted beside a conflicting lock");
+        self.cut(lock.owner, lock.span());
         let mut lock = lock;
         self.held.retain(|held| {
             let touches = held.owner == lock.owner
@@ -124,8 +145,10 @@ impl LockTable {
         self.insert(lock);
     }
 
-    /// Gives up what the owner holds in a range; the rest of a lock that reaches beyond it stays.
-    pub(crate) fn cut(&mut self, owner: LockOwner, start: u64, end: u64) {
+    /// Releases what the owner holds in a range. The rest of a lock that reaches beyond the range stays.
+    pub(crate) fn cut(&mut self, owner: LockOwner, span: LockSpan) {
+        let LockSpan { start, end } = span;
+        assert!(start <= end, "locks are cut from {start} to {end}, which covers nothing");
         let (hit, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.held)
             .into_iter()
             .partition(|held| held.owner == owner && held.start <= end && start <= held.end);
@@ -145,7 +168,7 @@ impl LockTable {
         self.held.insert(at, lock);
     }
 
-    /// Whether the owner holds exactly this.
+    /// Whether the owner holds a lock of this kind that covers the range.
     pub(crate) fn holds(&self, lock: &Lock) -> bool {
         self.held.iter().any(|held| {
             held.owner == lock.owner
@@ -156,28 +179,30 @@ impl LockTable {
     }
 
     pub(crate) fn enqueue(&mut self, lock: Lock) {
+        // A request that waits for nothing is never looked at again.
+        debug_assert!(self.conflicts(&lock).next().is_some(), "{lock:?} waits for no lock");
         self.queue.push(lock);
     }
 
-    /// Takes back the queued requests that `pick` names; true if there were any.
+    /// Withdraws the queued requests that `pick` selects. True if there were any.
     pub(crate) fn dequeue_where(&mut self, pick: impl Fn(&Lock) -> bool) -> bool {
         let before = self.queue.len();
         self.queue.retain(|lock| !pick(lock));
         self.queue.len() != before
     }
 
-    /// Ends all that a session holds or waits for.
+    /// Removes all locks and requests of a session.
     pub(crate) fn remove_session(&mut self, session: SessionId) {
         self.held.retain(|lock| lock.owner.session != session);
         self.queue.retain(|lock| lock.owner.session != session);
     }
 
-    /// Whether a session holds or waits for anything here.
+    /// Whether a session has a lock or a request here.
     pub(crate) fn concerns(&self, session: SessionId) -> bool {
         self.held.iter().chain(&self.queue).any(|lock| lock.owner.session == session)
     }
 
-    /// Grants every queued request that nothing is in the way of, in the order of arrival.
+    /// Grants the queued requests without conflicts, in order of arrival.
     pub(crate) fn grant_waiting(&mut self) -> Vec<Lock> {
         let mut granted = Vec::new();
         let mut at = 0;
@@ -188,15 +213,14 @@ impl LockTable {
                 self.queue.remove(at);
                 self.grant(wish);
                 granted.push(wish);
-                // A shared lock may have taken the place of the owner's exclusive one: who waits further ahead looks
-                // again.
+                // A shared lock may have replaced the owner's exclusive one. Requests further ahead may be free now.
                 at = 0;
             }
         }
         granted
     }
 
-    /// Whether there is room for one more.
+    /// Refuses with kind `NoLocks` if the file has no room for a further lock.
     pub(crate) fn check_room(&self) -> Result<()> {
         if self.held.len() + self.queue.len() >= LOCKS_MAX {
             bail!(NoLocks, "the file has {LOCKS_MAX} locks and waiters already");
@@ -204,7 +228,7 @@ impl LockTable {
         Ok(())
     }
 
-    /// Rebuilds a table from what a checkpoint says.
+    /// Rebuilds a table from a checkpoint.
     pub(crate) fn from_parts(held: Vec<Lock>, queue: Vec<Lock>) -> Self {
         let mut table = Self { held: Vec::with_capacity(held.len()), queue };
         for lock in held {

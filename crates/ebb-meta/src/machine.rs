@@ -45,10 +45,11 @@ pub struct Machine {
     pub(crate) lineage: Lineage,
 }
 
-/// Ids, epochs and generations are never higher: what counts on from one that was told does not overflow.
+/// Bound of ids, epochs and generations. A number that a message names and that passes this bound is refused, so
+/// counting on from it cannot overflow.
 pub(crate) const NUMBER_MAX: u64 = 1 << 62;
 
-/// Durable counters. No id is ever given twice.
+/// Durable counters. No id is assigned twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NextIds {
     pub(crate) inode: InodeId,
@@ -72,38 +73,40 @@ impl Default for NextIds {
     }
 }
 
-/// Gives the id that a counter is at, and moves it on.
+/// Assigns the next id of a counter.
 macro_rules! take_id {
     ($counter:expr, $Id:ident) => {{
         let id = $counter;
         $counter = ebb_types::$Id::new(id.raw().saturating_add(1));
+        // I-87: the counter alone decides which ids are free.
+        assert!($counter > id, "the counter stays at {id}: the id would be assigned twice");
         id
     }};
 }
 pub(crate) use take_id;
 
-/// One command while it is being applied: who asks, when, and what came of it.
+/// One command while it is applied: its caller, its time and its effects.
 pub(crate) struct Call<'a> {
-    /// Nanoseconds since 1970 UTC, as the leader read them.
+    /// Nanoseconds since 1970 UTC, read by the leader when it proposed the command.
     pub(crate) now: i64,
-    /// 0: the master itself.
+    /// Session of the caller. 0 stands for the master.
     pub(crate) session: SessionId,
     pub(crate) credentials: Credentials,
-    /// Members for new metablocks, in the order in which they are asked for.
+    /// Members for new metablocks, in the order in which the operation uses them.
     pub(crate) placements: &'a [pb::Placement],
     pub(crate) effects: Vec<Effect>,
-    /// By how much an epoch rises, as the leader drew it; 0: by one.
+    /// Increment of an epoch, drawn by the leader. 0 means 1.
     pub(crate) step: u64,
 }
 
 impl Call<'_> {
-    /// The master's own doing.
+    /// A command of the master, with the superuser's rights.
     fn by_master(now: i64, step: u64) -> Self {
         let (session, credentials) = (SessionId::new(0), Credentials::root());
         Self { now, session, credentials, placements: &[], effects: Vec::new(), step }
     }
 
-    /// Notes that attributes or entries of this inode changed.
+    /// Records that attributes or entries of this inode changed. Several calls for one inode give one effect.
     pub(crate) fn changed(&mut self, inode: InodeId) {
         let effect = Effect::Changed { inode, by: self.session };
         if !self.effects.contains(&effect) {
@@ -142,7 +145,7 @@ impl Machine {
         Self { inodes: OrdMap::unit(InodeId::ROOT, Arc::new(root)), datasets: Datasets::new(), ..Self::empty() }
     }
 
-    /// No inode at all: where loading a checkpoint starts.
+    /// A state without any inode. Loading a checkpoint starts from it.
     pub(crate) fn empty() -> Self {
         Self {
             cluster: None,
@@ -168,17 +171,22 @@ impl Machine {
         let Some(change) = &command.command else {
             return Applied::refused(ebb_types::err!(Invalid, "a command of a kind that this release does not know"));
         };
-        if let Change::Client(client) = change {
-            return self.apply_client(command, client);
-        }
-        let mut call = Call::by_master(command.now_ns, command.step);
-        match self.apply_own(&mut call, change) {
-            Ok(reply) => Applied { reply: Ok(reply), effects: call.effects },
-            Err(error) => Applied::refused(error),
-        }
+        let applied = match change {
+            Change::Client(client) => self.apply_client(command, client),
+            own => {
+                let mut call = Call::by_master(command.now_ns, command.step);
+                match self.apply_own(&mut call, own) {
+                    Ok(reply) => Applied { reply: Ok(reply), effects: call.effects },
+                    Err(error) => Applied::refused(error),
+                }
+            }
+        };
+        // A whole `check` for each command would make tests quadratic: only the inodes of the effects are checked.
+        debug_assert_eq!(self.check_touched(&applied.effects), Vec::<String>::new(), "{change:?} broke an index");
+        applied
     }
 
-    /// A command of the master's own.
+    /// Applies a command of the master.
     fn apply_own(&mut self, call: &mut Call<'_>, change: &Change) -> Result<Reply> {
         match change {
             Change::Client(_) => bail!(Internal, "a client's command is applied by apply_client"),
@@ -235,7 +243,7 @@ impl Machine {
         }
     }
 
-    /// A client's mutation: done once, and answered as often as it is asked.
+    /// Applies a client's mutation once. A repeated request gets the recorded reply.
     fn apply_client(&mut self, command: &pb::Command, client: &pb::ClientCommand) -> Applied {
         let Some(request) = &client.request else {
             return Applied::refused(ebb_types::err!(Invalid, "a client's command without a request"));
@@ -255,6 +263,7 @@ impl Machine {
             effects: Vec::new(),
         };
         let result = self.mutate(&mut call, request);
+        // A refusal may have collected effects before it failed. It changed nothing, so no service may act on them.
         if result.is_err() {
             call.effects.clear();
         }
@@ -303,9 +312,11 @@ impl Machine {
         }
     }
 
-    /// Under the id that the leader drew, if nobody has it: a counter would give ids of a lost history again.
+    /// Opens a session under the id that the leader drew, unless a session has it. A counter could assign ids of a lost
+    /// history again.
     fn open_session(&mut self, open: &pb::OpenSessionCommand) -> Result<SessionId> {
         let drawn = SessionId::new(open.session);
+        // I-87: a drawn id is not below the range of the counter, so the two kinds never meet.
         let id = match open.session {
             0 => take_id!(self.next.session, SessionId),
             raw if !(SESSION_DRAWN_MIN..=NUMBER_MAX).contains(&raw) => bail!(Invalid, "{drawn} cannot be drawn"),
@@ -322,28 +333,31 @@ impl Machine {
         Ok(id)
     }
 
-    /// Ends a session, if it is there: its locks go, and its write leases leave files that need recovery.
+    /// Ends a session, if it is open. Its locks are released. The files of its write leases need recovery.
     fn close_session(&mut self, call: &mut Call<'_>, session: SessionId) {
         if !self.sessions.remove(session) {
             return;
         }
+        // Ordering: the session is gone first, so a lock that becomes free is never granted to it again.
         self.locks.end_session(session, &mut call.effects);
         let held: Vec<InodeId> = self.held_files(session).collect();
         for inode in held {
             self.lose_lease(call, inode);
         }
+        assert!(self.held_files(session).next().is_none(), "{session} is closed and still holds a write lease");
     }
 
-    /// Keeps replicas of another history from being deleted, and their ids from being given out.
+    /// Protects replicas of another history from deletion, and reserves their ids.
     fn quarantine(&mut self, op: &pb::Quarantine) {
         let volume = VolumeId::new(op.volume);
         for id in op.metablocks.iter().map(|id| MetablockId::new(*id)) {
             if op.release {
                 self.replicas.release_quarantined(volume, id);
             } else if self.replicas.owner(id).is_none() {
+                // I-37: the replica of another history is kept, and the counter passes over its id.
                 self.replicas.quarantine(volume, id);
-                // The counter never comes to ids so far up; it must not be used up by one of them.
-                if id.raw() < 1 << 62 {
+                // The counter never reaches higher ids. Following one of them would use the counter up.
+                if id.raw() < NUMBER_MAX {
                     let next = self.next.metablock.max(MetablockId::new(id.raw() + 1));
                     self.lineage.pass_over(self.next.metablock, next);
                     self.next.metablock = next;
@@ -352,7 +366,7 @@ impl Machine {
         }
     }
 
-    /// Names the cluster, once.
+    /// Sets the cluster's id. Setting the same id again is no error.
     fn init_cluster(&mut self, now: i64, init: &pb::InitCluster) -> Result<Reply> {
         let cluster = ClusterId::new(init.cluster);
         match self.cluster {

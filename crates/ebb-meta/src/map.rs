@@ -5,28 +5,28 @@ use std::sync::Arc;
 use ebb_types::{MetablockId, Version};
 use ebb_wire::pb;
 
-/// Members that are remembered as left out of one set.
+/// Most members that are remembered as left out of one set.
 pub(crate) const LEFT_OUT_MAX: usize = 16;
 
 /// A metablock as it is recorded.
 #[derive(Clone, Debug)]
 pub(crate) struct Metablock {
     pub(crate) id: MetablockId,
-    /// Which metablock of the file.
+    /// Number of the metablock in the file, from 0.
     pub(crate) index: u64,
-    /// Committed; (0, 0): granted and never written.
+    /// Committed version. (0, 0): the metablock was granted and never written.
     pub(crate) version: Version,
-    /// Committed bytes in it.
+    /// Committed bytes.
     pub(crate) length: u64,
-    /// Raised at each change of the set.
+    /// Number of the set. Each change raises it.
     pub(crate) generation: u64,
     pub(crate) members: Arc<[pb::Member]>,
-    /// Members that a recovery went on without; hardly any metablock has some.
+    /// Members that a recovery went on without. Few metablocks have any.
     pub(crate) left_out: Option<Arc<Vec<pb::LeftOut>>>,
 }
 
 impl Metablock {
-    /// As messages tell it.
+    /// The record for a message. Extra copies are not in it ([`crate::Machine::told`]).
     pub(crate) fn to_pb(&self) -> pb::Metablock {
         pb::Metablock {
             id: self.id.raw(),
@@ -35,7 +35,7 @@ impl Metablock {
             length: self.length,
             generation: self.generation,
             members: self.members.to_vec(),
-            // Room is the leader's to tell; extra copies are told beside the map ([`crate::Machine::told`]).
+            // The leader fills in the reserved room.
             reserved: 0,
             extra: Vec::new(),
             left_out: self.left_out().to_vec(),
@@ -47,9 +47,10 @@ impl Metablock {
         self.left_out.as_deref().map_or(&[], Vec::as_slice)
     }
 
-    /// Replaces them by those for which there is room: a set that is as large as wanted needs none, and a node that is in it
-    /// has what is needed.
+    /// Replaces the members that are left out. A set of the wanted size needs none. A node in the set has everything.
+    /// At most [`LEFT_OUT_MAX`] are kept.
     pub(crate) fn leave_out(&mut self, left_out: &[pb::LeftOut], wanted: usize) {
+        // I-84: a node in both lists would count as a member with a copy that it may not have.
         let is_member = |node: u64| self.members.iter().any(|member| member.node == node);
         let mut kept: Vec<pb::LeftOut> = Vec::new();
         for one in left_out.iter().filter(|_| self.members.len() < wanted) {
@@ -77,8 +78,8 @@ impl Metablock {
 
 /// The metablocks of one file, in order of index. Most files have one.
 ///
-/// A plain vector: a map is read far more often than it is changed in the middle, and is copied at most once for each
-/// checkpoint that is being written.
+/// A plain vector suffices: a map is read far more often than it is changed in the middle. While a checkpoint is
+/// written, the first change copies it once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Map {
     blocks: Vec<Metablock>,
@@ -99,7 +100,7 @@ impl Map {
         self.blocks.iter()
     }
 
-    /// Those whose index is not below `first`.
+    /// Metablocks from index `first` on.
     pub(crate) fn starting_at(&self, first: u64) -> &[Metablock] {
         &self.blocks[self.blocks.partition_point(|block| block.index < first)..]
     }
@@ -112,8 +113,8 @@ impl Map {
         self.position(id).map(|at| &self.blocks[at])
     }
 
-    /// Ids mostly rise with the index, as files are mostly written from front to back: look where that would put the
-    /// metablock, and only then everywhere.
+    /// Place of a metablock in the vector. Files are mostly written from front to back, so ids mostly rise with the
+    /// index. A binary search comes first, and a walk over all only if it fails.
     fn position(&self, id: MetablockId) -> Option<usize> {
         self.blocks
             .binary_search_by_key(&id, |block| block.id)
@@ -121,7 +122,7 @@ impl Map {
             .or_else(|| self.blocks.iter().position(|block| block.id == id))
     }
 
-    /// Adds a metablock; false, and nothing done, if the index has one.
+    /// Adds a metablock. False if the file has one of this index: nothing changes then.
     pub(crate) fn insert(&mut self, block: Metablock) -> bool {
         match self.blocks.binary_search_by_key(&block.index, |other| other.index) {
             Ok(_) => false,
@@ -136,23 +137,29 @@ impl Map {
         }
     }
 
-    /// Changes one metablock; its index and id stay.
+    /// Changes one metablock, but not its index or id. False if the file has no such metablock.
     pub(crate) fn update(&mut self, id: MetablockId, change: impl FnOnce(&mut Metablock)) -> bool {
         let Some(at) = self.position(id) else { return false };
         let block = &mut self.blocks[at];
-        let before = block.length;
+        let (length, version, generation) = (block.length, block.version, block.generation);
+        let place = (block.index, block.id);
         change(block);
-        self.allocated_bytes = self.allocated_bytes.saturating_sub(before).saturating_add(block.length);
+        assert!((block.index, block.id) == place, "{} changes its place in the map", block.id);
+        // I-6, I-13: what is committed stays committed, and a compare-and-swap never meets an old number again.
+        assert!(block.version >= version, "{} goes back from {version} to {}", block.id, block.version);
+        assert!(block.generation >= generation, "the set of {} goes back to an older number", block.id);
+        self.allocated_bytes = self.allocated_bytes.saturating_sub(length).saturating_add(block.length);
         true
     }
 
-    /// Takes out those that `free` picks, in order.
+    /// Removes the metablocks that `free` selects, and returns them in order.
     pub(crate) fn remove_where(&mut self, free: impl Fn(&Metablock) -> bool) -> Vec<Metablock> {
         if !self.blocks.iter().any(&free) {
             return Vec::new();
         }
         let (gone, kept) = std::mem::take(&mut self.blocks).into_iter().partition(|block| free(block));
         self.blocks = kept;
+        // Counted anew: a checkpoint may name lengths whose sum overflows, and a saturated sum cannot be reduced.
         self.allocated_bytes = self.blocks.iter().fold(0u64, |sum, block| sum.saturating_add(block.length));
         gone
     }

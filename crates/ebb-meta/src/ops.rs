@@ -1,4 +1,4 @@
-//! The mutations of clients, a file for each kind. Every one checks first and changes then.
+//! The mutations of clients, a file for each kind. Each one checks first and changes then.
 
 mod attr;
 mod commit;

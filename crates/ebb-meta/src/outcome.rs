@@ -1,4 +1,4 @@
-//! What applying a command gives: a reply for the caller and effects for the leader's services.
+//! Result of a command: a reply for the caller, and effects for the leader's services.
 
 use ebb_types::{DatasetId, Epoch, InodeId, MetablockId, Result, SessionId};
 use ebb_wire::pb;
@@ -6,9 +6,9 @@ use ebb_wire::pb;
 /// Outcome of one command.
 #[derive(Clone, Debug)]
 pub struct Applied {
-    /// For whoever proposed the command. A refusal changed nothing.
+    /// The answer to the caller. A refusal changed nothing.
     pub reply: Result<Reply>,
-    /// What the leader's services have to know, in the order in which it came about. None for a repeated request.
+    /// What the leader's services have to know, in order. A repeated request has no effects.
     pub effects: Vec<Effect>,
 }
 
@@ -18,34 +18,35 @@ impl Applied {
     }
 }
 
-/// Good answer to a command. Nearly all are the largest variant: boxing it would cost more than it saves.
+/// Successful answer to a command. Nearly all are of the largest variant, so boxing it would cost more than it saves.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, PartialEq, Debug)]
 pub enum Reply {
-    /// Done, and nothing to tell.
+    /// Done, without further data.
     None,
-    /// To a client's mutation.
+    /// Answer to a client's mutation.
     Meta(pb::MetaReply),
     /// Id of the session that was opened.
     Session(SessionId),
     /// Ids of a node and its volumes.
     Node(pb::RegisterNodeReply),
-    /// A write lease: the file as it is under the lease's epoch, and the first metablocks of its map (at most
-    /// [`crate::METABLOCKS_PER_REPLY`]; `GetMap` tells the rest).
+    /// A write lease. It has the first metablocks of the file's map, at most [`crate::METABLOCKS_PER_REPLY`]. `GetMap`
+    /// returns the rest.
     Lease {
-        /// With the epoch of the lease.
+        /// Attributes of the file, with the epoch of the lease.
         attr: pb::Attr,
         /// In order of index.
         metablocks: Vec<pb::Metablock>,
     },
-    /// Epoch that a recovery has begun under.
+    /// Epoch of a recovery that has started.
     Epoch(Epoch),
 }
 
-/// Something that the leader's services act on: it is in the state already, and lost with the leader at no harm.
+/// A change that the leader's services act on. The state has it already, so an effect that is lost with the leader does
+/// no harm.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Effect {
-    /// The set of a metablock. Of a grant `old` is empty, of a freed metablock `new` is.
+    /// A set has changed. `old` is empty for a grant. `new` is empty for a freed metablock.
     SetChanged {
         /// File that it belongs (or belonged) to.
         inode: InodeId,
@@ -58,74 +59,75 @@ pub enum Effect {
         /// Members now.
         new: Vec<pb::Member>,
     },
-    /// The extra copies of a metablock.
+    /// The extra copies of a metablock have changed.
     ExtrasChanged {
         /// File that it belongs (or belonged) to.
         inode: InodeId,
         /// The metablock.
         metablock: MetablockId,
-        /// Those before.
+        /// Extra copies before.
         old: Vec<pb::Member>,
-        /// Those now.
+        /// Extra copies now.
         new: Vec<pb::Member>,
     },
-    /// The inode has lost its last name; it goes with `Reap` once no session has it open.
+    /// The inode has no name left. `Reap` frees it once no session has it open.
     Orphaned(InodeId),
     /// The inode is gone.
     Freed(InodeId),
-    /// Attributes or entries of this inode changed; sessions other than `by` (0: the master) may have them cached.
+    /// Attributes or entries of this inode changed. Sessions other than `by` may have them cached.
     Changed {
         /// What changed.
         inode: InodeId,
-        /// Who did it, and knows.
+        /// The session that changed it, and knows. 0 stands for the master.
         by: SessionId,
     },
-    /// A queued lock request is over: granted, or refused because waiting on would never end.
+    /// A queued lock request is over: granted, or refused as it would wait for ever.
     LockGranted {
-        /// Whose request it was.
+        /// The session of the request.
         session: SessionId,
         /// The locked file.
         inode: InodeId,
         /// The owner within the session.
         owner: u64,
-        /// A whole-file lock, not a byte range.
+        /// Whether it is a whole-file lock, not a byte range.
         flock: bool,
-        /// Refused: it would have closed a circle of waiters.
+        /// Whether it was refused, as it would have closed a cycle of waiters.
         deadlock: bool,
     },
-    /// A write lease is over: given back, fenced off, or its session or file is gone.
+    /// A write lease is over. It was given back or fenced off, or its session or file is gone.
     LeaseEnded {
         /// The file.
         inode: InodeId,
         /// Its last holder.
         session: SessionId,
     },
-    /// Who is left out of a set. `old` were so before; who is now, the record tells. After [`Effect::SetChanged`].
+    /// The members that are left out of a set have changed. The record has the present ones. This effect follows
+    /// [`Effect::SetChanged`].
     LeftOutChanged {
         /// The metablock.
         metablock: MetablockId,
-        /// Before.
+        /// Left out before.
         old: Vec<pb::LeftOut>,
     },
-    /// The file's holder is gone without giving the lease back.
+    /// The file's holder is gone and did not give the lease back.
     NeedsRecovery(InodeId),
 }
 
 /// Sizes of the tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Inodes, with orphans.
+    /// Inodes, orphans among them.
     pub inodes: u64,
-    /// Metablocks in the maps of files.
+    /// Metablocks of all files.
     pub metablocks: u64,
     /// Open sessions.
     pub sessions: u64,
-    /// Write leases that are held.
+    /// Write leases with a holder.
     pub held: u64,
     /// Registered nodes.
     pub nodes: u64,
-    /// Inodes without a name that have not been reaped.
+    /// Inodes without a name that have not been freed.
     pub orphans: u64,
-    /// Replicas of freed metablocks that are not yet known to be gone from their volumes.
+    /// Replicas of freed metablocks whose deletion has not been confirmed.
     pub deleted: u64,
 }

@@ -1,4 +1,4 @@
-//! Paths of files: entries lead from names to inodes only, so a path is found by looking at entries.
+//! Paths of files. Entries lead from names to inodes only, so finding a path means walking entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,24 +11,24 @@ use crate::Machine;
 pub struct Named<'a> {
     parent: InodeId,
     name: &'a [u8],
-    /// What it names.
+    /// The inode that it leads to.
     pub inode: InodeId,
 }
 
 impl Machine {
-    /// Every name that there is, by directory.
+    /// Every name, in order of directory.
     pub fn names(&self) -> impl Iterator<Item = Named<'_>> + '_ {
         self.entries.iter().map(|(key, entry)| Named { parent: key.parent, name: &key.name, inode: entry.inode })
     }
 
-    /// The path of a name. Looks through the entries of each directory above it.
+    /// The path of a name. It walks the entries of each directory above it.
     #[must_use]
     pub fn path(&self, named: Named<'_>) -> String {
         let (parent, name) = (self.path_of(named.parent), String::from_utf8_lossy(named.name));
         if parent == "/" { format!("/{name}") } else { format!("{parent}/{name}") }
     }
 
-    /// Paths of files, as far as they have names; of several names the first. Looks at every entry once.
+    /// Paths of the files that have names. A file with several names gets the first path. It walks all entries once.
     #[must_use]
     pub fn paths_of(&self, files: &BTreeSet<InodeId>) -> BTreeMap<InodeId, String> {
         let mut paths = BTreeMap::new();

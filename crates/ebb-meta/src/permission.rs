@@ -1,4 +1,4 @@
-//! Who may do what: mode bits, ACLs, ownership and the sticky bit, as `fs/namei.c` and `fs/attr.c` of Linux have them.
+//! Permissions: mode bits, ACLs, ownership and the sticky bit, as in `fs/namei.c` and `fs/attr.c` of Linux.
 
 use ebb_types::{Credentials, InodeId, Result, bail};
 
@@ -13,14 +13,14 @@ pub const READ: u32 = 4;
 
 /// Whether `credentials` have all of `want` (a sum of [`READ`], [`WRITE`], [`EXECUTE`]) on the inode.
 pub(crate) fn allows(inode: &Inode, credentials: &Credentials, want: u32) -> bool {
-    // The superuser searches every directory, but executes only what somebody may execute.
+    // The superuser searches every directory. It executes a file only if some user may execute it.
     if credentials.is_root() {
         return inode.is_directory() || want & EXECUTE == 0 || inode.mode & 0o111 != 0;
     }
     let perm = if inode.uid == credentials.uid {
         inode.mode >> 6
     } else {
-        // As Linux: with no bits in the group class there is nothing that an ACL could grant, and it is not asked.
+        // As in Linux, the ACL is not consulted if the group class has no bits: it could grant nothing.
         if inode.mode & 0o070 != 0
             && let Some(acl) = inode.xattrs.as_ref().and_then(|xattrs| xattrs.access.as_ref())
         {
@@ -45,7 +45,7 @@ pub(crate) fn check(id: InodeId, inode: &Inode, credentials: &Credentials, want:
     bail!(AccessDenied, "uid {} may not {what} {id} (mode {:04o}, uid {})", credentials.uid, inode.mode, inode.uid)
 }
 
-/// Whether the inode is the caller's to administer.
+/// Whether the caller may administer the inode: as its owner or the superuser.
 pub(crate) fn owns(inode: &Inode, credentials: &Credentials) -> bool {
     credentials.is_root() || inode.uid == credentials.uid
 }
@@ -58,7 +58,7 @@ pub(crate) fn check_owner(id: InodeId, inode: &Inode, credentials: &Credentials)
     bail!(NotPermitted, "uid {} is not the owner of {id} (uid {})", credentials.uid, inode.uid)
 }
 
-/// Refuses to take the name of `victim` from a sticky directory, unless the caller owns either.
+/// Refuses to remove the name of `victim` from a sticky directory, unless the caller owns one of them.
 pub(crate) fn check_sticky(id: InodeId, directory: &Inode, victim: &Inode, credentials: &Credentials) -> Result<()> {
     if directory.mode & S_ISVTX == 0 || owns(victim, credentials) || directory.uid == credentials.uid {
         return Ok(());

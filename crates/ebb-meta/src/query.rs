@@ -1,6 +1,6 @@
 //! Queries: answered from the applied state, never logged.
 
-use ebb_types::{Credentials, InodeId, Result, SessionId, bail};
+use ebb_types::{Credentials, DatasetId, InodeId, Result, SessionId, bail};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op;
 use ebb_wire::pb::meta_op::Op;
@@ -10,23 +10,24 @@ use crate::inode::Body;
 use crate::locks::Wish;
 use crate::machine::Machine;
 use crate::ops::xattr;
+use crate::resolve::LastLink;
 
-/// Metablocks that one reply brings at most. `GetMap` goes on where it stopped.
+/// Most metablocks of one reply. `GetMap` continues where a reply stopped.
 pub const METABLOCKS_PER_REPLY: usize = 4096;
-/// Entries that one listing brings at most.
+/// Most entries of one listing.
 pub const READ_DIR_LIMIT_MAX: u32 = 4096;
-/// Entries that a listing brings unless it is told.
+/// Entries of a listing whose request names no number.
 const READ_DIR_LIMIT: u32 = 1024;
-/// Bytes of names and attributes that one listing brings, so that the reply stays below the cap of a message.
+/// Most bytes of names and attributes of one listing. The reply stays below the cap of a message.
 const READ_DIR_BYTES: usize = 2 << 20;
-/// What an entry's attributes take at most in a message.
+/// Most bytes of an entry's attributes in a message.
 const ATTR_BYTES: usize = 160;
-/// What a metablock takes in a message, for each of its members and for itself.
+/// Bytes of a metablock in a message, for each of its members and for itself.
 const MEMBER_BYTES: usize = 36;
 
 impl Machine {
-    /// Answers a query for a session. Reading names, entries and attributes is not checked here: on mounts the kernel
-    /// does it, and other clients go by `Resolve`, which checks the path.
+    /// Answers a query for a session. It does not check permission to read names, entries and attributes: on mounts the
+    /// kernel does. Other clients use `Resolve`, which checks the path.
     pub fn query(&self, session: SessionId, credentials: &Credentials, op: &Op) -> Result<pb::MetaReply> {
         match op {
             Op::Lookup(op) => self.lookup(InodeId::new(op.parent), &op.name),
@@ -49,15 +50,19 @@ impl Machine {
             Op::StatFs(op) => self.stat_fs(InodeId::new(op.inode)),
             Op::GetMap(op) => self.get_map(op),
             Op::Resolve(op) => {
-                let found = self.resolve(credentials, &op.path, op.follow_last)?;
+                let found = self.resolve(
+                    credentials,
+                    &op.path,
+                    if op.follow_last { LastLink::Follow } else { LastLink::Stop },
+                )?;
                 Ok(pb::MetaReply { parent: found.parent.raw(), ..self.attr_reply(found.inode)? })
             }
             Op::TestLock(op) => self.test_lock(session, op),
             Op::ListDatasets(_) => {
                 let shown = self.datasets.iter().filter(|dataset| !dataset.path.is_empty()).cloned();
                 let datasets = shown.map(|dataset| {
-                    let (used_inodes, used_bytes) = self.dataset_usage(dataset.id);
-                    pb::Dataset { used_inodes, used_bytes, ..dataset }
+                    let used = self.datasets.usage(DatasetId::new(dataset.id));
+                    pb::Dataset { used_inodes: used.inodes, used_bytes: used.bytes, ..dataset }
                 });
                 Ok(pb::MetaReply { datasets: datasets.collect(), ..Default::default() })
             }
@@ -65,7 +70,7 @@ impl Machine {
         }
     }
 
-    /// Fails with kind `Stale` if what was written to the file was thrown away: what is recorded is less.
+    /// Fails with kind `Stale` if the file's holder has discarded writes: the record has less than was written (I-81).
     pub fn check_is_whole(&self, id: InodeId) -> Result<()> {
         if self.is_emptied(id) {
             bail!(Stale, "{id} was removed");
@@ -73,7 +78,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Attributes of a name; `.` and `..` are known.
+    /// Attributes of a name. `.` and `..` are names, too.
     fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<pb::MetaReply> {
         dir::check_name(name)?;
         let Some(directory) = self.directory(parent)?.directory() else {
@@ -89,7 +94,7 @@ impl Machine {
         }
     }
 
-    /// Entries after a cookie. One that stays while the directory changes is listed once.
+    /// Entries after a cookie. An entry that stays is listed exactly once, however the directory changes.
     fn read_dir(&self, op: &meta_op::ReadDir) -> Result<pb::MetaReply> {
         let id = InodeId::new(op.inode);
         self.directory(id)?;
@@ -126,7 +131,7 @@ impl Machine {
         }
     }
 
-    /// Space as the volumes told when they registered: the leader knows it better, and puts in what it knows.
+    /// Space of the volumes at their registration. The leader knows newer numbers, and fills them in.
     fn stat_fs(&self, id: InodeId) -> Result<pb::MetaReply> {
         let settings = self.datasets.settings(self.inode(id)?.dataset);
         let mut stat =
@@ -153,7 +158,7 @@ impl Machine {
         })
     }
 
-    /// The first held lock that is in the way of one wished for.
+    /// The first held lock that conflicts with a requested one.
     fn test_lock(&self, session: SessionId, op: &meta_op::TestLock) -> Result<pb::MetaReply> {
         let id = InodeId::new(op.inode);
         self.inode(id)?;

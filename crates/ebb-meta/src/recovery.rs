@@ -13,7 +13,8 @@ use crate::outcome::{Effect, Reply};
 use crate::tree::freed;
 
 impl Machine {
-    /// Raises the epoch and fences the holder off, if there still is one. A recovery that died is begun again so.
+    /// Starts a recovery: raises the epoch, and fences off the holder, if there still is one. A recovery that ended
+    /// half-way starts again by the same command.
     pub(crate) fn begin_recovery(&mut self, call: &mut Call<'_>, op: &pb::BeginRecovery) -> Result<Reply> {
         let id = InodeId::new(op.inode);
         let inode = self.inode(id)?;
@@ -25,6 +26,7 @@ impl Machine {
         }
         self.lose_lease(call, id);
         self.drop_extras(call, id);
+        assert!(self.inode(id)?.holder().is_none(), "{id} has a holder that its recovery does not fence off");
         let epoch = self.lineage.raised(self.inode_epoch(id), call.step);
         let inode = self.edit(id);
         inode.epoch = epoch;
@@ -36,8 +38,8 @@ impl Machine {
         Ok(Reply::Epoch(epoch))
     }
 
-    /// Records what the recovery found, all or nothing. Every metablock that was ever committed must be named: each
-    /// has members that were stamped, or the recovery is not at its end.
+    /// Records what the recovery found, whole or not at all. It must name every metablock that was ever committed. If
+    /// one is missing, its members were not stamped: the recovery is not finished.
     pub(crate) fn finish_recovery(&mut self, call: &mut Call<'_>, op: &pb::FinishRecovery) -> Result<Reply> {
         let id = InodeId::new(op.inode);
         let found: BTreeMap<MetablockId, &pb::Metablock> =
@@ -66,10 +68,11 @@ impl Machine {
         let Some(file) = inode.file_mut() else { return };
         file.recovering = false;
         file.trim = None;
+        // A metablock without a version has no bytes: it is freed, as at a release.
         let unwritten =
             |block: &Metablock| found.get(&block.id).is_none_or(|found| found.min_version() == Version::ZERO);
         let gone = file.map.remove_where(unwritten);
-        self.recovering.remove(&id);
+        assert!(self.recovering.remove(&id).is_some(), "the recovery of {id} is not in the index");
         for block in &gone {
             self.replicas.free(block);
             call.effects.push(freed(id, dataset, block));
@@ -105,6 +108,8 @@ impl Machine {
                 bail!(Invalid, "{block} of {id}: {} bytes at {}", found.length, found.min_version());
             }
         }
+        // I-15: a committed version is on every member of its set. A recovery that found less has not asked all of
+        // them.
         let written = |block: &&Metablock| block.version != Version::ZERO;
         let missing = file
             .map
@@ -125,9 +130,11 @@ impl Machine {
             return;
         };
         file.map.update(block, |block| {
+            assert!(found.min_version() >= block.version, "a recovery takes {} back", block.id);
             block.version = found.min_version();
             block.length = found.length;
         });
+        // The set is swapped after the version, so that the new members are recorded with what they have.
         if *old != found.members[..] {
             self.swap_set(call, id, block, &found.members, Version::ZERO);
         }
@@ -138,13 +145,13 @@ impl Machine {
         }
     }
 
-    /// Copies of its metablocks that a file is to have.
+    /// How many copies a file's metablocks are to have.
     pub(crate) fn wanted_copies(&self, id: InodeId) -> usize {
         let dataset = self.inode(id).map(|inode| inode.dataset);
         dataset.map_or(0, |dataset| self.datasets.settings(dataset).replicas.max(1) as usize)
     }
 
-    /// Replaces a set on the master's own account: compare-and-swap on epoch and generation, while nobody holds the file.
+    /// Replaces a set for the master. This is a compare-and-swap on epoch and generation, while the file has no holder.
     pub(crate) fn master_change_set(&mut self, call: &mut Call<'_>, op: &pb::MasterChangeSet) -> Result<Reply> {
         let (id, block) = (InodeId::new(op.inode), MetablockId::new(op.metablock));
         let inode = self.inode(id)?;
@@ -157,7 +164,7 @@ impl Machine {
     }
 }
 
-/// Refuses unless nobody holds or recovers the file, and its epoch is this one.
+/// Refuses if the file has a holder, is being recovered, or is at another epoch.
 pub(crate) fn check_idle(id: InodeId, inode: &Inode, epoch: Epoch) -> Result<()> {
     if inode.epoch != epoch {
         bail!(StaleEpoch, "{id} is at {}, not {epoch}", inode.epoch);

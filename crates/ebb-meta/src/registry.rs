@@ -9,7 +9,7 @@ use imbl::OrdMap;
 
 use crate::machine::{NUMBER_MAX, NextIds, take_id};
 
-/// How often a node tells that it lives.
+/// Interval of a node's heartbeats.
 const HEARTBEAT_MS: u32 = 1000;
 
 /// All registered nodes.
@@ -34,7 +34,7 @@ impl Registry {
         self.nodes.len()
     }
 
-    /// Node of a volume that is registered now.
+    /// The node of a registered volume.
     pub(crate) fn owner(&self, volume: VolumeId) -> Option<NodeId> {
         self.owners.get(&volume).copied()
     }
@@ -43,7 +43,7 @@ impl Registry {
         self.owners.len()
     }
 
-    /// Puts a record in place as a checkpoint has it.
+    /// Restores a record from a checkpoint.
     pub(crate) fn restore(&mut self, record: pb::NodeRecord) -> Result<()> {
         let Some(node) = &record.node else { bail!(Corrupt, "a node record without a node") };
         let id = NodeId::new(node.id);
@@ -58,39 +58,44 @@ impl Registry {
         Ok(())
     }
 
-    /// Starts or stops moving everything off a node.
+    /// Starts or ends the drain of a node.
     pub(crate) fn set_draining(&mut self, id: NodeId, draining: bool) -> Result<()> {
         let Some(record) = self.nodes.get_mut(&id) else { bail!(NotFound, "no node {id} is registered") };
         Arc::make_mut(record).draining = draining;
         Ok(())
     }
 
-    /// A node has started. Ids 0 are new and get an id; others must be this node's, or nobody's: a volume that was left
-    /// out of an earlier registration (its disk had failed to come up) may come back.
+    /// Registers a node that has started. An id of 0 is new, and one is assigned. Other ids must be this node's, or
+    /// without an owner. A volume that an earlier registration left out, as its disk had failed to start, may come
+    /// back.
     pub(crate) fn register(
         &mut self,
         next: &mut NextIds,
         node: &pb::RegisterNodeCommand,
     ) -> Result<pb::RegisterNodeReply> {
-        let again = if node.node == 0 { self.made_before(node) } else { None };
+        // I-12: without this, a repeated registration would leave a node behind that never speaks.
+        let again = if node.node_id().is_none() { self.made_before(node) } else { None };
         let node = again.as_ref().unwrap_or(node);
-        let known = NodeId::new(node.node);
-        if node.adopt && known.raw() < NUMBER_MAX {
-            next.node = next.node.max(NodeId::new(known.raw() + 1));
+        let known = node.node_id();
+        if node.adopt && node.node < NUMBER_MAX {
+            next.node = next.node.max(NodeId::new(node.node + 1));
             let named = node.volumes.iter().map(|volume| volume.id).filter(|id| *id < NUMBER_MAX).max();
             next.volume = next.volume.max(VolumeId::new(named.unwrap_or_default() + 1));
-        } else if known.raw() != 0 && !self.nodes.contains_key(&known) {
+        } else if let Some(known) = known.filter(|known| !self.nodes.contains_key(known)) {
             bail!(NotFound, "no node {known} was ever registered here: its data directory is another cluster's");
         }
         self.check_volumes(known, next.volume, &node.volumes)?;
-        let id = if known.raw() == 0 { take_id!(next.node, NodeId) } else { known };
+        let id = match known {
+            Some(known) => known,
+            None => take_id!(next.node, NodeId),
+        };
         let volumes: Vec<pb::Volume> = node.volumes.iter().map(|volume| adopt(next, volume)).collect();
         self.replace(id, node, volumes.clone());
         Ok(pb::RegisterNodeReply { node: id.raw(), volumes, heartbeat_ms: HEARTBEAT_MS, position: None })
     }
 
-    /// A new node whose registration was recorded, and the answer lost: the same host, and the same volumes in the same
-    /// lives. It gets the ids that it was given then; its volumes have not learnt theirs.
+    /// Finds a new node whose registration was recorded and whose answer was lost. It has the same host, and the same
+    /// volumes with the same incarnations. It gets the ids from then, which its volumes have not learnt.
     fn made_before(&self, asked: &pb::RegisterNodeCommand) -> Option<pb::RegisterNodeCommand> {
         let lives = |volumes: &[pb::Volume]| -> Vec<(String, u64)> {
             volumes.iter().map(|volume| (volume.path.clone(), volume.incarnation.max(1))).collect()
@@ -107,7 +112,7 @@ impl Registry {
         Some(pb::RegisterNodeCommand { node: known.id, volumes: volumes.collect(), ..asked.clone() })
     }
 
-    fn check_volumes(&self, node: NodeId, next: VolumeId, volumes: &[pb::Volume]) -> Result<()> {
+    fn check_volumes(&self, node: Option<NodeId>, next: VolumeId, volumes: &[pb::Volume]) -> Result<()> {
         let mut seen = BTreeSet::new();
         for volume in volumes.iter().filter(|volume| volume.id != 0) {
             let id = VolumeId::new(volume.id);
@@ -118,7 +123,7 @@ impl Registry {
                 bail!(Invalid, "{id} is named twice: two directories are copies of one volume");
             }
             match self.owner(id) {
-                Some(owner) if owner != node => {
+                Some(owner) if Some(owner) != node => {
                     bail!(Invalid, "{id} at {} belongs to {owner}: it cannot be another node's too", volume.path)
                 }
                 _ => {}
@@ -149,7 +154,7 @@ impl Registry {
     }
 }
 
-/// The volume as it is recorded: with an id, and an incarnation that is not 0. State and use are not recorded.
+/// The volume for the record, with an id, and an incarnation other than 0. State and use are not recorded.
 fn adopt(next: &mut NextIds, volume: &pb::Volume) -> pb::Volume {
     let id = if volume.id == 0 { take_id!(next.volume, VolumeId).raw() } else { volume.id };
     pb::Volume {

@@ -1,4 +1,4 @@
-//! Where metablocks lie, the other way round: by id and by volume; and what has been freed and not yet deleted.
+//! Where metablocks lie, by id and by volume. It also holds the queue of deletions.
 
 use ebb_types::{InodeId, MetablockId, NodeId, VolumeId};
 use ebb_wire::pb;
@@ -13,9 +13,9 @@ use crate::map::Metablock;
 pub(crate) struct Replicas {
     owners: OrdMap<MetablockId, InodeId>,
     on_volume: OrdSet<(VolumeId, MetablockId)>,
-    /// Metablocks with a copy that is away from this home.
+    /// Metablocks with a copy away from this home.
     away: OrdSet<(NodeId, MetablockId)>,
-    /// Replicas of freed metablocks, until their volume is known to have none.
+    /// Replicas of freed metablocks, until the master knows that their volume has none.
     deleted: OrdMap<(VolumeId, MetablockId), pb::Member>,
     /// Replicas of another history.
     quarantined: OrdSet<(VolumeId, MetablockId)>,
@@ -30,16 +30,17 @@ impl Replicas {
         self.owners.len()
     }
 
-    /// A metablock of this file; the answer is false if another has it.
+    /// Adds a metablock of this file. False if the index had it already.
     pub(crate) fn add(&mut self, inode: InodeId, block: &Metablock) -> bool {
         self.index(block.id, &block.members);
         self.owners.insert(block.id, inode).is_none()
     }
 
-    /// The metablock is in no file any more: its replicas are to be deleted.
+    /// Removes a freed metablock from the index, and queues the deletion of its replicas.
     pub(crate) fn free(&mut self, block: &Metablock) {
-        self.owners.remove(&block.id);
+        assert!(self.owners.remove(&block.id).is_some(), "{} is freed twice", block.id);
         self.unindex(block.id, &block.members);
+        // A node that was left out of the set may still have its replica.
         let left_out = block.left_out().iter().filter_map(|one| one.member);
         for member in block.members.iter().copied().chain(left_out) {
             self.queue_delete(block.id, member);
@@ -51,6 +52,8 @@ impl Replicas {
     }
 
     pub(crate) fn change_set(&mut self, id: MetablockId, old: &[pb::Member], new: &[pb::Member]) {
+        assert!(self.owners.contains_key(&id), "the set of {id} changes, and no file has it");
+        // Ordering: a member in both sets is removed first, and then added.
         self.unindex(id, old);
         self.index(id, new);
     }
@@ -66,14 +69,16 @@ impl Replicas {
 
     fn unindex(&mut self, id: MetablockId, members: &[pb::Member]) {
         for member in members {
-            self.on_volume.remove(&(member.volume_id(), id));
+            let placed = self.on_volume.remove(&(member.volume_id(), id));
+            assert!(placed.is_some(), "{id} is not in the index of v{}", member.volume);
             if member.is_guest() {
-                self.away.remove(&(member.home_id(), id));
+                let away = self.away.remove(&(member.home_id(), id));
+                assert!(away.is_some(), "{id} is not in the index of n{}'s guests", member.home);
             }
         }
     }
 
-    /// What is away from home, from (node, metablock) on, in order.
+    /// Pairs of a home and a metablock with a copy away from it, in order, from this pair on.
     pub(crate) fn away_from(
         &self,
         home: NodeId,
@@ -86,12 +91,12 @@ impl Replicas {
         self.away.len()
     }
 
-    /// The volume is known not to have this metablock any more.
+    /// The volume has no replica of this metablock any more: its deletion leaves the queue.
     pub(crate) fn drop_deleted(&mut self, volume: VolumeId, id: MetablockId) {
         self.deleted.remove(&(volume, id));
     }
 
-    /// From volume to volume, not from replica to replica: volumes are few.
+    /// Volumes with members, in order. It jumps from volume to volume, as volumes are few and replicas are many.
     pub(crate) fn volumes(&self) -> impl Iterator<Item = VolumeId> + '_ {
         let next =
             |from: VolumeId| self.on_volume.range((from, MetablockId::new(0))..).next().map(|(volume, _)| *volume);
@@ -132,12 +137,12 @@ impl Replicas {
         self.quarantined.iter().copied()
     }
 
-    /// How many (volume, metablock) pairs the index has.
+    /// How many pairs of volume and metablock the index has.
     pub(crate) fn placed_count(&self) -> usize {
         self.on_volume.len()
     }
 
-    /// Whether the index knows this metablock as the inode's, on exactly these volumes and away from these homes, among others.
+    /// Whether the index has this metablock for the inode, with exactly these guests, and at least on these volumes.
     pub(crate) fn knows(&self, inode: InodeId, block: &Metablock) -> bool {
         self.owner(block.id) == Some(inode)
             && block.members.iter().all(|member| {

@@ -11,30 +11,39 @@ use crate::permission::{self, EXECUTE};
 
 /// Longest path in bytes.
 const PATH_LEN_MAX: usize = 4095;
-/// Symbolic links that one walk follows.
+/// Most symbolic links that one walk follows.
 const LINKS_MAX: u32 = 40;
 
 /// Where a path leads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Resolved {
     pub(crate) inode: InodeId,
-    /// Directory in which the last name was found.
+    /// The directory of the last name.
     pub(crate) parent: InodeId,
 }
 
-/// A walk on its way: where it is, and what is still to be walked.
+/// What a walk does with a symbolic link at the end of the path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LastLink {
+    /// It goes on to the target, as `stat(2)`.
+    Follow,
+    /// It ends at the link, as `lstat(2)`. A slash after the link makes it follow all the same.
+    Stop,
+}
+
+/// A walk in progress: its place, and the names that are left.
 struct Walk {
     at: Resolved,
     todo: VecDeque<Vec<u8>>,
     links: u32,
-    /// The path ended with a slash: the last name must be a directory's, and a link there is followed.
+    /// The path ended with a slash. The last name must lead to a directory, and a link there is followed.
     wants_directory: bool,
 }
 
 impl Machine {
-    /// Walks an absolute path with the caller's search permission. Symbolic links are followed; a last one only with
-    /// `follow_last`, or if a slash comes after it.
-    pub(crate) fn resolve(&self, credentials: &Credentials, path: &[u8], follow_last: bool) -> Result<Resolved> {
+    /// Walks an absolute path with the caller's search permission. Symbolic links on the way are followed. `last`
+    /// decides about one at the end.
+    pub(crate) fn resolve(&self, credentials: &Credentials, path: &[u8], last: LastLink) -> Result<Resolved> {
         if path.len() > PATH_LEN_MAX {
             bail!(NameTooLong, "a path of {} bytes is longer than {PATH_LEN_MAX}", path.len());
         }
@@ -49,7 +58,7 @@ impl Machine {
             wants_directory: path.ends_with(b"/") || path.ends_with(b"/."),
         };
         while let Some(name) = walk.todo.pop_front() {
-            self.step(credentials, &mut walk, &name, follow_last).map_err(|error| error.context(dir::show(path)))?;
+            self.step(credentials, &mut walk, &name, last).map_err(|error| error.context(dir::show(path)))?;
         }
         if walk.wants_directory {
             self.directory(walk.at.inode)?;
@@ -57,7 +66,7 @@ impl Machine {
         Ok(walk.at)
     }
 
-    fn step(&self, credentials: &Credentials, walk: &mut Walk, name: &[u8], follow_last: bool) -> Result<()> {
+    fn step(&self, credentials: &Credentials, walk: &mut Walk, name: &[u8], last: LastLink) -> Result<()> {
         let here = walk.at.inode;
         let directory = self.directory(here)?;
         permission::check(here, directory, credentials, EXECUTE)?;
@@ -76,7 +85,7 @@ impl Machine {
         };
         let is_last = walk.todo.is_empty();
         match &self.inode(entry.inode)?.body {
-            Body::Symlink(target) if !is_last || follow_last || walk.wants_directory => {
+            Body::Symlink(target) if !is_last || last == LastLink::Follow || walk.wants_directory => {
                 walk.links += 1;
                 if walk.links > LINKS_MAX {
                     bail!(TooManyLinks, "more than {LINKS_MAX} symbolic links on the way");

@@ -1,4 +1,4 @@
-//! Sessions and the replies that they may ask for again.
+//! Sessions, and the replies that are kept for repeated requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use ebb_types::{HostName, RequestId, Result, SessionId, bail};
 use ebb_wire::pb;
 use imbl::OrdMap;
 
-/// Requests of one session whose replies have not been acknowledged.
+/// Most requests of one session whose replies have not been acknowledged.
 pub const REQUEST_WINDOW: u64 = 4096;
 
-/// How a mutation ended.
+/// Result of a mutation.
 pub(crate) type Outcome = Arc<Result<pb::MetaReply>>;
 
 /// One start of a client process.
@@ -18,9 +18,9 @@ pub(crate) type Outcome = Arc<Result<pb::MetaReply>>;
 pub(crate) struct Session {
     pub(crate) host: HostName,
     pub(crate) role: Arc<str>,
-    /// Replies to requests below this have been taken and are forgotten.
+    /// The session has the replies to all requests below this one. They are forgotten.
     pub(crate) acknowledged: RequestId,
-    /// Replies that may be asked for again.
+    /// Replies that the session may ask for again.
     pub(crate) replies: BTreeMap<RequestId, Outcome>,
 }
 
@@ -54,8 +54,8 @@ impl Sessions {
         self.open.len()
     }
 
-    /// Lets a mutation in, once: with the reply that it had if it came before. Ids may come in any order within
-    /// [`REQUEST_WINDOW`] of what is acknowledged, as a client has several requests in flight.
+    /// Admits a mutation once. A repeated request gets its recorded reply. Requests may arrive in any order within
+    /// [`REQUEST_WINDOW`] of the acknowledged one, as a client has several in flight.
     pub(crate) fn admit(
         &mut self,
         id: SessionId,
@@ -66,6 +66,7 @@ impl Sessions {
         if request.raw() == 0 {
             bail!(Invalid, "a mutation of {id} has no request id");
         }
+        // Requests overtake each other: a lower acknowledgement is old news.
         if acknowledged > session.acknowledged {
             let session = self.open.get_mut(&id).map(Arc::make_mut).expect("found above");
             session.acknowledged = acknowledged;
@@ -75,6 +76,7 @@ impl Sessions {
         if request < session.acknowledged {
             bail!(Stale, "{request} of {id} was acknowledged already: its reply is forgotten");
         }
+        // I-12: a repeated request is answered from here, and never executed.
         if let Some(outcome) = session.replies.get(&request) {
             return Ok(Some(Arc::clone(outcome)));
         }
@@ -88,10 +90,13 @@ impl Sessions {
         Ok(None)
     }
 
-    /// Keeps the reply of a request that was let in.
+    /// Keeps the reply of an admitted request.
     pub(crate) fn record(&mut self, id: SessionId, request: RequestId, outcome: Outcome) {
         if let Some(session) = self.open.get_mut(&id) {
-            Arc::make_mut(session).replies.insert(request, outcome);
+            let session = Arc::make_mut(session);
+            assert!(request >= session.acknowledged, "{request} of {id} is acknowledged and executed again");
+            let before = session.replies.insert(request, outcome);
+            assert!(before.is_none(), "{request} of {id} is executed twice");
         }
     }
 }

@@ -12,18 +12,18 @@ use crate::outcome::Effect;
 use crate::permission::{self, EXECUTE, WRITE};
 use crate::xattr::Xattrs;
 
-/// What a new inode is to be.
+/// Properties of an inode that is to be made.
 pub(crate) struct NewInode {
     pub(crate) body: Body,
     pub(crate) mode: u32,
-    /// Applied unless the directory has a default ACL.
+    /// It applies unless the directory has a default ACL.
     pub(crate) umask: u32,
     pub(crate) rdev: u32,
     pub(crate) size: u64,
 }
 
 impl Machine {
-    /// The inode; kind `Stale` if it is gone, so that a kernel looks the path up again.
+    /// The inode. Fails with kind `Stale` if it is gone, so that a kernel looks the path up again.
     pub(crate) fn inode(&self, id: InodeId) -> Result<&Inode> {
         match self.inodes.get(&id) {
             Some(inode) => Ok(inode),
@@ -31,12 +31,12 @@ impl Machine {
         }
     }
 
-    /// An inode that the caller has found before.
+    /// An inode for a change. The operation has found it before.
     pub(crate) fn edit(&mut self, id: InodeId) -> &mut Inode {
         self.inodes.get_mut(&id).map(Arc::make_mut).expect("the operation has found this inode before it changes it")
     }
 
-    /// The inode, if it is a directory.
+    /// The inode. Fails with kind `NotDirectory` if it is not a directory.
     pub(crate) fn directory(&self, id: InodeId) -> Result<&Inode> {
         let inode = self.inode(id)?;
         if !inode.is_directory() {
@@ -45,24 +45,24 @@ impl Machine {
         Ok(inode)
     }
 
-    /// The inode's attributes for a reply.
+    /// Attributes of the inode for a reply.
     pub(crate) fn attr_of(&self, id: InodeId, inode: &Inode) -> pb::Attr {
         inode.attr(id, self.datasets.settings(inode.dataset))
     }
 
-    /// A reply that brings one inode's attributes.
+    /// A reply with the attributes of one inode.
     pub(crate) fn attr_reply(&self, id: InodeId) -> Result<pb::MetaReply> {
         Ok(pb::MetaReply { attr: Some(self.attr_of(id, self.inode(id)?)), ..Default::default() })
     }
 
-    /// The entry of this name, if the caller may search the directory. `.` and `..` are not entries.
+    /// The entry of this name. Fails if the caller may not search the directory. `.` and `..` are not entries.
     pub(crate) fn find(&self, parent: InodeId, name: &[u8], credentials: &Credentials) -> Result<Option<Entry>> {
         dir::check_name(name)?;
         permission::check(parent, self.directory(parent)?, credentials, EXECUTE)?;
         Ok(self.entries.get(parent, name))
     }
 
-    /// The entry of this name and its inode, for an operation that needs it to be there.
+    /// The inode that a name leads to, for an operation that needs it. Fails with kind `NotFound` without such a name.
     pub(crate) fn find_entry(
         &self,
         parent: InodeId,
@@ -75,8 +75,8 @@ impl Machine {
         }
     }
 
-    /// Refuses unless a name that is not there yet may be made: it exists wins over everything, as in Linux
-    /// `filename_create`, then a directory that is itself removed, then permission.
+    /// Refuses a new name, with errors in the order of Linux `filename_create`. An existing name comes first, then a
+    /// removed directory, then permission.
     pub(crate) fn check_new_name(&self, call: &Call<'_>, parent: InodeId, name: &[u8]) -> Result<()> {
         let found = self.find(parent, name, &call.credentials)?.is_some();
         if found || dir::is_dots(name) {
@@ -85,7 +85,7 @@ impl Machine {
         self.check_may_add(call, parent)
     }
 
-    /// Refuses unless the caller may add entries to the directory.
+    /// Refuses if the caller may not add entries to the directory.
     pub(crate) fn check_may_add(&self, call: &Call<'_>, parent: InodeId) -> Result<()> {
         let directory = self.directory(parent)?;
         if directory.nlink == 0 {
@@ -94,7 +94,7 @@ impl Machine {
         permission::check(parent, directory, &call.credentials, WRITE | EXECUTE)
     }
 
-    /// Refuses unless the caller may take this inode's name from the directory (Linux `may_delete`).
+    /// Refuses if the caller may not remove this inode's name from the directory (Linux `may_delete`).
     pub(crate) fn check_may_remove(&self, call: &Call<'_>, parent: InodeId, victim: &Inode) -> Result<()> {
         let directory = self.directory(parent)?;
         permission::check(parent, directory, &call.credentials, WRITE | EXECUTE)?;
@@ -112,7 +112,7 @@ impl Machine {
         Ok(id)
     }
 
-    /// Makes an inode as if in a directory that has passed [`Self::check_may_add`], without a name.
+    /// Makes an inode without a name. It inherits from a directory that has passed [`Self::check_may_add`].
     pub(crate) fn make_orphan(&mut self, call: &mut Call<'_>, parent: InodeId, new: NewInode) -> Result<InodeId> {
         let id = self.make_inode(call, parent, new, 0)?;
         self.orphans.insert(id);
@@ -120,7 +120,7 @@ impl Machine {
         Ok(id)
     }
 
-    /// Makes an inode. Owner, group, mode and ACLs come from caller and directory (Linux `inode_init_owner`,
+    /// Makes an inode. Owner, group, mode and ACLs follow from the caller and the directory (Linux `inode_init_owner`,
     /// `mode_strip_sgid`, `posix_acl_create`).
     fn make_inode(&mut self, call: &Call<'_>, parent: InodeId, new: NewInode, nlink: u32) -> Result<InodeId> {
         let directory = self.directory(parent)?;
@@ -140,6 +140,7 @@ impl Machine {
         }
         let mut xattrs = Xattrs::default();
         match directory.xattrs.as_ref().and_then(|xattrs| xattrs.default.as_ref()) {
+            // The mode of a symbolic link means nothing, and it has no ACL.
             _ if is_symlink => {}
             None => mode &= !new.umask,
             Some(default) => {
@@ -168,11 +169,12 @@ impl Machine {
         };
         let id = take_id!(self.next.inode, InodeId);
         self.datasets.count_inode(inode.dataset);
-        self.inodes.insert(id, Arc::new(inode));
+        let before = self.inodes.insert(id, Arc::new(inode));
+        assert!(before.is_none(), "{id} is assigned twice: the older inode would be lost");
         Ok(id)
     }
 
-    /// Adds a name to a directory. Link counts are the caller's.
+    /// Adds a name to a directory. The caller changes the link counts.
     pub(crate) fn add_entry(&mut self, call: &mut Call<'_>, parent: InodeId, name: &[u8], inode: InodeId) {
         let now = call.now;
         let directory = self.edit(parent);
@@ -181,30 +183,42 @@ impl Machine {
         let cookie = body.next_cookie;
         body.next_cookie = cookie.saturating_add(1);
         body.count += 1;
-        self.entries.insert(parent, name, inode, cookie);
+        let is_new = self.entries.insert(parent, name, inode, cookie);
+        assert!(is_new, "{parent} had an entry {}: its inode would lose a name", dir::show(name));
         call.changed(parent);
     }
 
-    /// Takes a name from a directory. Link counts are the caller's.
+    /// Removes a name from a directory. The caller changes the link counts.
     pub(crate) fn remove_entry(&mut self, call: &mut Call<'_>, parent: InodeId, name: &[u8]) {
-        self.entries.remove(parent, name);
+        let removed = self.entries.remove(parent, name);
+        assert!(removed.is_some(), "{parent} has no entry {}: its count would be wrong", dir::show(name));
         let now = call.now;
         let directory = self.edit(parent);
         directory.modified(now);
         let body = directory.directory_mut().expect("checked to be a directory before an entry is removed");
-        body.count = body.count.saturating_sub(1);
+        assert!(body.count > 0, "{parent} counts no entries and had one");
+        body.count -= 1;
         call.changed(parent);
     }
 
-    /// One name of the inode is gone: a directory's only one, or one of a file's. True: it has none left.
+    /// A directory has one subdirectory less: the `..` of that one counted as a link.
+    pub(crate) fn lose_subdirectory(&mut self, id: InodeId) {
+        let directory = self.edit(id);
+        assert!(directory.nlink > 2, "{id} counts no subdirectories and had one");
+        directory.nlink -= 1;
+    }
+
+    /// The inode has one name less. A directory has only one name, a file may have several. True if it has none left.
     pub(crate) fn lose_name(&mut self, call: &mut Call<'_>, id: InodeId) -> bool {
         let now = call.now;
         let inode = self.edit(id);
         inode.changed(now);
+        // A damaged checkpoint may name an inode without links. Counting below zero would make it immortal.
         inode.nlink = if inode.is_directory() { 0 } else { inode.nlink.saturating_sub(1) };
         let gone = inode.nlink == 0;
         call.changed(id);
         if gone {
+            // I-60: a session may have it open, so only `Reap` frees it.
             self.orphans.insert(id);
             self.datasets.root_removed(id);
             call.effects.push(Effect::Orphaned(id));
@@ -228,7 +242,7 @@ impl Machine {
         false
     }
 
-    /// Frees the orphans that nobody has open; other inodes are left alone.
+    /// Frees those of the named inodes that are orphans. The leader names inodes that no session has open.
     pub(crate) fn reap(&mut self, call: &mut Call<'_>, reap: &pb::Reap) {
         for id in &reap.inodes {
             let id = InodeId::new(*id);
@@ -238,7 +252,7 @@ impl Machine {
         }
     }
 
-    /// Changes a file's map, and keeps its dataset's count of bytes.
+    /// Runs a change of a file's map, and keeps its dataset's count of bytes correct.
     pub(crate) fn counted(&mut self, id: InodeId, change: impl FnOnce(&mut Self)) {
         let bytes = |machine: &Self| {
             let inode = machine.inodes.get(&id)?;
@@ -252,8 +266,11 @@ impl Machine {
     }
 
     fn free_inode(&mut self, call: &mut Call<'_>, id: InodeId) {
+        // Ordering: extra copies are found by the file's record, which goes next.
         self.free_extras(call, id);
         let Some(inode) = self.inodes.remove(&id) else { return };
+        let is_empty = inode.directory().is_none_or(|body| body.count == 0);
+        assert!(is_empty, "{id} is freed with entries: they would lead from a directory that is gone");
         self.locks.drop_file(id);
         self.recovering.remove(&id);
         if let Some(file) = inode.file() {
@@ -262,7 +279,7 @@ impl Machine {
         self.datasets.forget_inode(inode.dataset);
         if let Some(file) = inode.file() {
             if let Some(session) = file.holder {
-                self.held.remove(&(session, id));
+                assert!(self.held.remove(&(session, id)).is_some(), "the lease of {id} is not in the index");
                 call.effects.push(Effect::LeaseEnded { inode: id, session });
             }
             for block in file.map.iter() {
@@ -274,7 +291,7 @@ impl Machine {
     }
 }
 
-/// Tells that a metablock is in no file any more.
+/// The effect of a metablock that its file does not have any more.
 pub(crate) fn freed(inode: InodeId, dataset: DatasetId, block: &crate::map::Metablock) -> Effect {
     Effect::SetChanged { inode, dataset, metablock: block.id, old: block.members.to_vec(), new: Vec::new() }
 }

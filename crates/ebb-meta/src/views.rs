@@ -1,4 +1,4 @@
-//! What the leader's services read of the state.
+//! The parts of the state that the leader's services read.
 
 use ebb_types::{
     ClusterId, Credentials, DatasetId, HostName, InodeId, MetablockId, NodeId, Result, SessionId, VolumeId, bail,
@@ -10,64 +10,65 @@ use crate::outcome::Counts;
 use crate::permission;
 
 impl Machine {
-    /// Attributes of an inode. Kind `Stale` if it is gone.
+    /// Attributes of an inode. Fails with kind `Stale` if it is gone.
     pub fn attr(&self, inode: InodeId) -> Result<pb::Attr> {
         Ok(self.attr_of(inode, self.inode(inode)?))
     }
 
-    /// Refuses with `AccessDenied` unless these credentials have all of `want`, a sum of [`crate::READ`],
-    /// [`crate::WRITE`] and [`crate::EXECUTE`], on the inode. For `Acquire`, which opens files.
+    /// Refuses with `AccessDenied` unless these credentials have all of `want` on the inode. `want` is a sum of
+    /// [`crate::READ`], [`crate::WRITE`] and [`crate::EXECUTE`]. `Acquire` uses it when it opens files.
     pub fn check_access(&self, inode: InodeId, credentials: &Credentials, want: u32) -> Result<()> {
         permission::check(inode, self.inode(inode)?, credentials, want & 7)
     }
 
-    /// The session with the write lease of a file.
+    /// The session with the write lease of a file, if any.
     #[must_use]
     pub fn holder(&self, inode: InodeId) -> Option<SessionId> {
         self.inodes.get(&inode).and_then(|inode| inode.holder())
     }
 
-    /// Files whose holder is gone and whose recovery has not finished, in order.
+    /// Files that need a recovery or are in one, in order.
     pub fn recovering(&self) -> impl Iterator<Item = InodeId> + '_ {
         self.recovering.iter().copied()
     }
 
-    /// Whether members may have bytes of a file that no commit has told: it is held, or its holder is gone and its recovery has
-    /// not finished.
+    /// Whether members may have bytes of a file that no commit has recorded. This holds for a file that is held, and
+    /// for one whose recovery is not finished.
     #[must_use]
     pub fn may_have_uncommitted(&self, inode: InodeId) -> bool {
         self.holder(inode).is_some() || self.recovering.contains(&inode)
     }
 
-    /// All files of which that is so: those that are held, and then those that are being recovered.
+    /// All files with [`Self::may_have_uncommitted`]: held files first, then files in recovery.
     pub fn uncommitted_files(&self) -> impl Iterator<Item = InodeId> + '_ {
         self.held.iter().map(|(_, inode)| *inode).chain(self.recovering())
     }
 
-    /// Files that a session has the write lease of, in order.
+    /// Files whose write lease this session has, in order.
     pub fn held_files(&self, session: SessionId) -> impl Iterator<Item = InodeId> + '_ {
         let range = (session, InodeId::new(0))..=(session, InodeId::new(u64::MAX));
         self.held.range::<_, (SessionId, InodeId)>(range).map(|(_, inode)| *inode)
     }
 
-    /// All metablocks of a file, in order of index; of another kind of inode, none.
+    /// All metablocks of a file, in order of index. Inodes of other kinds have none.
     pub fn metablocks(&self, inode: InodeId) -> Result<Vec<pb::Metablock>> {
         let file = self.inode(inode)?.file();
         Ok(file.into_iter().flat_map(|file| file.map.iter()).map(|block| self.told(inode, block)).collect())
     }
 
-    /// A metablock as clients are told of it: with its extra copies.
+    /// A metablock for a message to clients, with its extra copies.
     pub(crate) fn told(&self, inode: InodeId, block: &crate::map::Metablock) -> pb::Metablock {
         pb::Metablock { extra: self.extras.get(inode, block.id).to_vec(), ..block.to_pb() }
     }
 
-    /// The versioned write that cuts a file's last metablock, while it may not be on all members.
+    /// The trim of a file's last metablock, as long as some member may lack it.
     #[must_use]
     pub fn pending_trim(&self, inode: InodeId) -> Option<pb::meta_op::Trim> {
         self.inodes.get(&inode).and_then(|inode| inode.file()).and_then(|file| file.trim.as_deref().copied())
     }
 
-    /// A metablock by its id, and its file. None: it was freed (if below [`Self::next_metablock`]) or never granted.
+    /// A metablock by its id, and its file. None if it was freed or never granted. An id from [`Self::next_metablock`]
+    /// on was never granted.
     #[must_use]
     pub fn find_metablock(&self, id: MetablockId) -> Option<(InodeId, pb::Metablock)> {
         let inode = self.replicas.owner(id)?;
@@ -75,13 +76,13 @@ impl Machine {
         Some((inode, self.told(inode, block)))
     }
 
-    /// Whether a file has this metablock.
+    /// Whether some file has this metablock.
     #[must_use]
     pub fn has_metablock(&self, id: MetablockId) -> bool {
         self.replicas.owner(id).is_some()
     }
 
-    /// Volumes that members of sets are on, in order. Also those that no node has any more.
+    /// Volumes with members of sets, in order. It includes volumes without a registered node.
     pub fn replica_volumes(&self) -> impl Iterator<Item = VolumeId> + '_ {
         self.replicas.volumes()
     }
@@ -91,34 +92,35 @@ impl Machine {
         self.replicas.on_volume(volume)
     }
 
-    /// Homes and metablocks with a copy away from them, in order, from this one on.
+    /// Pairs of a home and a metablock with a copy away from it, in order, from this pair on.
     pub fn away_from(&self, home: NodeId, first: MetablockId) -> impl Iterator<Item = (NodeId, MetablockId)> + '_ {
         self.replicas.away_from(home, first)
     }
 
-    /// Freed metablocks that this volume may still have replicas of, in order.
+    /// Freed metablocks whose deletion this volume has not confirmed, in order.
     pub fn deleted_on(&self, volume: VolumeId) -> impl Iterator<Item = MetablockId> + '_ {
         self.replicas.deleted_on(volume)
     }
 
-    /// Inodes without a name that have not been reaped, in order.
+    /// Inodes without a name that have not been freed, in order.
     pub fn orphans(&self) -> impl Iterator<Item = InodeId> + '_ {
         self.orphans.iter().copied()
     }
 
-    /// Whether the holder of a file without a name has thrown away what it had not committed.
+    /// Whether the holder of a removed file has discarded writes that it had not committed.
     #[must_use]
     pub fn is_emptied(&self, inode: InodeId) -> bool {
         self.inodes.get(&inode).and_then(|inode| inode.file()).is_some_and(|file| file.emptied)
     }
 
-    /// Whether a file never had a name and may get one.
+    /// Whether a file never had a name, and may get one.
     #[must_use]
     pub fn is_linkable(&self, inode: InodeId) -> bool {
         self.inodes.get(&inode).and_then(|inode| inode.file()).is_some_and(|file| file.linkable)
     }
 
-    /// Who made which file and may not have heard of it yet: the reply is kept for the session to ask again.
+    /// Sessions and the files that they made, as long as the session may not have the reply. The reply is kept for a
+    /// repeated request.
     pub fn untold(&self) -> impl Iterator<Item = (SessionId, InodeId)> + '_ {
         let made = |outcome: &crate::session::Outcome| {
             let reply = outcome.as_ref().as_ref().ok().filter(|reply| reply.created);
@@ -131,46 +133,47 @@ impl Machine {
         self.sessions.iter().flat_map(made_by).filter(|(_, inode)| self.inodes.contains_key(inode))
     }
 
-    /// Registered nodes, in order. What is not recorded (boot, state, use) is 0 in them.
+    /// Registered nodes, in order. Fields that are not recorded (boot, state, use) are 0.
     pub fn nodes(&self) -> impl Iterator<Item = &pb::NodeRecord> + '_ {
         self.registry.nodes()
     }
 
-    /// A node that was ever registered, and not removed since.
+    /// A registered node.
     #[must_use]
     pub fn node(&self, id: NodeId) -> Option<&pb::NodeRecord> {
         self.registry.node(id)
     }
 
-    /// A node as it registered last.
+    /// The last registration of a node.
     #[must_use]
     pub fn registered(&self, id: NodeId) -> Option<&pb::Node> {
         self.node(id)?.node.as_ref()
     }
 
-    /// Open sessions, in order, with their host and role.
+    /// Open sessions with their hosts and roles, in order.
     pub fn sessions(&self) -> impl Iterator<Item = (SessionId, HostName, &str)> + '_ {
         self.sessions.iter().map(|(id, session)| (id, session.host.clone(), &*session.role))
     }
 
-    /// Replicas of another history, by volume.
+    /// Replicas of another history, in order of volume.
     pub fn quarantined(&self) -> impl Iterator<Item = (ebb_types::VolumeId, MetablockId)> + '_ {
         self.replicas.quarantined()
     }
 
-    /// Whether this replica is another history's.
+    /// Whether this replica belongs to another history.
     #[must_use]
     pub fn is_quarantined(&self, volume: ebb_types::VolumeId, id: MetablockId) -> bool {
         self.replicas.is_quarantined(volume, id)
     }
 
-    /// Inodes of a dataset, and their committed bytes (of one copy).
+    /// Number of inodes of a dataset, and their committed bytes (of one copy).
     #[must_use]
     pub fn dataset_usage(&self, dataset: u64) -> (u64, u64) {
-        self.datasets.usage(DatasetId::new(dataset))
+        let usage = self.datasets.usage(DatasetId::new(dataset));
+        (usage.inodes, usage.bytes)
     }
 
-    /// Settings of the dataset that an inode is in.
+    /// Settings of the dataset of an inode.
     pub fn dataset_of(&self, inode: InodeId) -> Result<pb::Dataset> {
         let dataset = self.inode(inode)?.dataset;
         match self.datasets.get(dataset) {
@@ -185,7 +188,7 @@ impl Machine {
         self.datasets.get(id)
     }
 
-    /// Every metablock of every file: its dataset, its file, and its members. Looks at every inode once.
+    /// Every metablock of every file: its dataset, its file and its members. It walks all inodes once.
     pub fn placed(&self) -> impl Iterator<Item = (DatasetId, InodeId, &[pb::Member])> + '_ {
         self.inodes.iter().flat_map(|(id, inode)| {
             let blocks = inode.file().into_iter().flat_map(|file| file.map.iter());
@@ -193,7 +196,7 @@ impl Machine {
         })
     }
 
-    /// Every metablock that was ever written, from a file on: its dataset, its file, itself, its members.
+    /// Every metablock that was ever written, from this file on: its dataset, its file, its id and its members.
     pub fn written_from(
         &self,
         first: InodeId,
@@ -205,7 +208,7 @@ impl Machine {
         })
     }
 
-    /// All datasets, in order; one whose root was removed, and that still has inodes, has an empty path.
+    /// All datasets, in order. A dataset without a root, but with inodes, has an empty path.
     pub fn datasets(&self) -> impl Iterator<Item = &pb::Dataset> + '_ {
         self.datasets.iter()
     }
@@ -224,13 +227,13 @@ impl Machine {
         }
     }
 
-    /// The id that the next metablock will have: none from here on was ever granted.
+    /// The id of the next metablock. No id from here on was ever granted.
     #[must_use]
     pub fn next_metablock(&self) -> MetablockId {
         self.next.metablock
     }
 
-    /// The cluster, once it has been named.
+    /// The cluster's id, if it is set.
     #[must_use]
     pub fn cluster(&self) -> Option<ClusterId> {
         self.cluster

@@ -1,4 +1,4 @@
-//! The locks of all files, who waits for whom, and circles of waiters.
+//! The locks of all files, the waits-for graph of their owners, and its cycles.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,14 +6,31 @@ use std::sync::Arc;
 use ebb_types::{InodeId, Result, SessionId, bail};
 use imbl::{OrdMap, OrdSet};
 
-use crate::locks::{Lock, LockOwner, LockTable};
+use crate::locks::{Lock, LockOwner, LockSpan, LockTable};
 use crate::outcome::Effect;
 
-/// How a request for a lock ended.
+/// Result of a request for a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LockOutcome {
     Granted,
     Queued,
+}
+
+/// What happens to a request that conflicts with a held lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Conflict {
+    /// It waits in the queue.
+    Waits,
+    /// It is refused with kind `WouldBlock`.
+    Fails,
+}
+
+/// How a queued request ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Over {
+    Granted,
+    /// Refused, as it would wait for itself.
+    Deadlock,
 }
 
 /// All lock tables.
@@ -37,14 +54,14 @@ impl Locks {
         self.tables.iter().map(|(inode, table)| (*inode, &**table))
     }
 
-    /// Takes a lock, or queues for it with `wait`. A lock that its owner holds there already is kept until it can be
-    /// changed; only who waits to change a whole-file lock gives it up meanwhile (`flock(2)`), or two who do so would
-    /// wait for each other for ever.
+    /// Takes a lock, or queues for it. A lock that its owner holds in the range is kept until it can be changed. There
+    /// is one exception: an owner that waits to change a whole-file lock gives it up first (`flock(2)`). Otherwise two
+    /// such owners would wait for each other for ever.
     pub(crate) fn lock(
         &mut self,
         inode: InodeId,
         lock: Lock,
-        wait: bool,
+        conflict: Conflict,
         effects: &mut Vec<Effect>,
     ) -> Result<LockOutcome> {
         if let Some(table) = self.table(inode) {
@@ -54,17 +71,17 @@ impl Locks {
             table.check_room()?;
         }
         let free = |locks: &Self| locks.table(inode).is_none_or(|table| table.conflicts(&lock).next().is_none());
-        if wait && lock.owner.flock && !free(self) {
-            self.unlock(inode, lock.owner, 0, u64::MAX, effects);
+        if conflict == Conflict::Waits && lock.owner.flock && !free(self) {
+            self.unlock(inode, lock.owner, LockSpan::ALL, effects);
         }
         if free(self) {
             self.change(inode, |table| table.grant(lock));
             self.by_session.insert((lock.owner.session, inode));
-            // A shared lock in place of an exclusive one lets others in.
+            // A shared lock in place of an exclusive one can free requests of others.
             self.serve_waiters(inode, &[lock.owner], effects);
             return Ok(LockOutcome::Granted);
         }
-        if !wait {
+        if conflict == Conflict::Fails {
             bail!(WouldBlock, "{inode} is locked by another from {} to {}", lock.start, lock.end);
         }
         if self.closes_circle(inode, &lock) {
@@ -76,31 +93,32 @@ impl Locks {
         Ok(LockOutcome::Queued)
     }
 
-    /// Gives up a range; whoever waited for it gets it.
-    pub(crate) fn unlock(&mut self, inode: InodeId, owner: LockOwner, start: u64, end: u64, effects: &mut Vec<Effect>) {
+    /// Releases a range, and grants the requests that become free.
+    pub(crate) fn unlock(&mut self, inode: InodeId, owner: LockOwner, span: LockSpan, effects: &mut Vec<Effect>) {
         if self.table(inode).is_some() {
-            self.change(inode, |table| table.cut(owner, start, end));
+            self.change(inode, |table| table.cut(owner, span));
             self.serve_waiters(inode, &[owner], effects);
         }
     }
 
-    /// Takes back an owner's queued requests of exactly this range; true if there were any.
-    pub(crate) fn cancel(&mut self, inode: InodeId, owner: LockOwner, start: u64, end: u64) -> bool {
+    /// Withdraws an owner's queued requests of exactly this range. True if there were any.
+    pub(crate) fn cancel(&mut self, inode: InodeId, owner: LockOwner, span: LockSpan) -> bool {
         if self.table(inode).is_none() {
             return false;
         }
-        let taken = self.change(inode, |table| {
-            table.dequeue_where(|lock| lock.owner == owner && (lock.start, lock.end) == (start, end))
-        });
+        let is_meant = |lock: &Lock| lock.owner == owner && lock.span() == span;
+        let taken = self.change(inode, |table| table.dequeue_where(is_meant));
         self.reindex(inode, owner);
         taken
     }
 
-    /// Ends everything that a session holds or waits for.
+    /// Ends all locks and requests of a session.
     pub(crate) fn end_session(&mut self, session: SessionId, effects: &mut Vec<Effect>) {
         let range = (session, InodeId::new(0))..=(session, InodeId::new(u64::MAX));
-        let files: Vec<InodeId> =
-            self.by_session.range::<_, (SessionId, InodeId)>(range).map(|(_, inode)| *inode).collect();
+        let of_session = |locks: &Self| -> Vec<InodeId> {
+            locks.by_session.range::<_, (SessionId, InodeId)>(range.clone()).map(|(_, inode)| *inode).collect()
+        };
+        let files = of_session(self);
         for inode in files {
             let owners: BTreeSet<LockOwner> = self
                 .table(inode)
@@ -112,9 +130,11 @@ impl Locks {
             self.change(inode, |table| table.remove_session(session));
             self.serve_waiters(inode, &owners.into_iter().collect::<Vec<_>>(), effects);
         }
+        // I-42: a lock of a session that is over would never be released.
+        assert!(of_session(self).is_empty(), "{session} is over and still has locks");
     }
 
-    /// The file is gone, and its locks with it.
+    /// Forgets the locks of a file that is gone.
     pub(crate) fn drop_file(&mut self, inode: InodeId) {
         let Some(table) = self.tables.remove(&inode) else { return };
         for lock in table.held().iter().chain(table.queue()) {
@@ -123,7 +143,7 @@ impl Locks {
         }
     }
 
-    /// Puts a table in place as a checkpoint has it.
+    /// Restores a table from a checkpoint.
     pub(crate) fn restore(&mut self, inode: InodeId, table: LockTable) {
         for lock in table.held().iter().chain(table.queue()) {
             self.by_session.insert((lock.owner.session, inode));
@@ -138,12 +158,14 @@ impl Locks {
         change(Arc::make_mut(self.tables.entry(inode).or_default()))
     }
 
-    /// After a change: grants what waits and can be had, breaks circles that a grant has closed, drops an empty table.
+    /// Completes a change: grants the requests that are free, breaks cycles that a grant has closed, and drops an empty
+    /// table.
     fn serve_waiters(&mut self, inode: InodeId, touched: &[LockOwner], effects: &mut Vec<Effect>) {
         let granted = self.change(inode, LockTable::grant_waiting);
         for lock in &granted {
-            effects.push(over(inode, lock.owner, false));
+            effects.push(over(inode, lock.owner, Over::Granted));
         }
+        // Ordering: the indexes are right before cycles are looked for, as the search walks them.
         for owner in touched.iter().copied().chain(granted.iter().map(|lock| lock.owner)) {
             self.reindex(inode, owner);
         }
@@ -152,8 +174,8 @@ impl Locks {
         }
     }
 
-    /// An owner whose program has several threads may get a lock while another of its requests still waits: whoever
-    /// now waits for it may be whom it waits for. That other request is refused.
+    /// Refuses a request of this owner that closes a cycle. An owner with several threads may get one lock while
+    /// another of its requests waits. An owner that now waits for it may be the one that it waits for.
     fn break_circles(&mut self, owner: LockOwner, effects: &mut Vec<Effect>) {
         for inode in self.waits_of(owner) {
             let wishes: Vec<Lock> = self.table(inode).into_iter().flat_map(LockTable::queue).copied().collect();
@@ -161,7 +183,7 @@ impl Locks {
                 if self.closes_circle(inode, &wish) {
                     self.change(inode, |table| table.dequeue_where(|lock| *lock == wish));
                     self.reindex(inode, owner);
-                    effects.push(over(inode, owner, true));
+                    effects.push(over(inode, owner, Over::Deadlock));
                 }
             }
         }
@@ -172,7 +194,7 @@ impl Locks {
         self.waiting.range::<_, (LockOwner, InodeId)>(range).map(|(_, inode)| *inode).collect()
     }
 
-    /// Makes the indexes say of one owner what the table says.
+    /// Updates the indexes of one owner from the table.
     fn reindex(&mut self, inode: InodeId, owner: LockOwner) {
         let table = self.table(inode);
         let empty = table.is_some_and(LockTable::is_empty);
@@ -189,8 +211,8 @@ impl Locks {
         }
     }
 
-    /// Whether waiting for this lock would be waiting for oneself: a walk over the waits-for graph, whose edges lead
-    /// from a waiter to the holders of what is in its way. Only `fcntl` promises to find out (`EDEADLK`).
+    /// Whether a wait for this lock would close a cycle of the waits-for graph. Its edges lead from a waiter to the
+    /// holders of conflicting locks. Only `fcntl` promises to find cycles (`EDEADLK`).
     fn closes_circle(&self, inode: InodeId, wish: &Lock) -> bool {
         if wish.owner.flock {
             return false;
@@ -236,6 +258,7 @@ impl Locks {
     }
 }
 
-fn over(inode: InodeId, owner: LockOwner, deadlock: bool) -> Effect {
+fn over(inode: InodeId, owner: LockOwner, how: Over) -> Effect {
+    let deadlock = how == Over::Deadlock;
     Effect::LockGranted { session: owner.session, inode, owner: owner.owner, flock: owner.flock, deadlock }
 }

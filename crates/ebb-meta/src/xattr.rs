@@ -16,28 +16,28 @@ pub(crate) const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
 pub(crate) const NAME_LEN_MAX: usize = 255;
 /// Longest value in bytes (Linux `XATTR_SIZE_MAX`).
 pub(crate) const VALUE_LEN_MAX: usize = 64 << 10;
-/// Bytes that all names may have together, with a NUL each (Linux `XATTR_LIST_MAX`).
+/// Most bytes of all names together, with a NUL each (Linux `XATTR_LIST_MAX`).
 const LIST_LEN_MAX: usize = 64 << 10;
-/// Bytes that all names and values of an inode may have together.
+/// Most bytes of all names and values of an inode.
 const TOTAL_LEN_MAX: usize = 128 << 10;
 
 /// The attributes of one inode.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Xattrs {
     named: BTreeMap<Arc<[u8]>, Bytes>,
-    /// Says more than the mode bits do; None if they say it all.
+    /// The access ACL. None if the mode bits say all of it.
     pub(crate) access: Option<Acl>,
-    /// What entries of this directory start with.
+    /// The default ACL, which new entries of this directory inherit.
     pub(crate) default: Option<Acl>,
 }
 
 impl Xattrs {
-    /// Value of an attribute that is no ACL.
+    /// Value of an attribute that is not an ACL.
     pub(crate) fn get(&self, name: &[u8]) -> Option<&Bytes> {
         self.named.get(name)
     }
 
-    /// Sets an attribute that is no ACL; the caller has asked [`Self::check_room`].
+    /// Sets an attribute that is not an ACL. The caller has checked the room ([`Self::check_room`]).
     pub(crate) fn insert(&mut self, name: &[u8], value: Bytes) {
         self.named.insert(name.into(), value);
     }
@@ -61,7 +61,7 @@ impl Xattrs {
         self.named.is_empty() && self.access.is_none() && self.default.is_none()
     }
 
-    /// Every attribute with its value, ACLs included, in order of name.
+    /// Every attribute with its value, with the ACLs, in order of name.
     pub(crate) fn all(&self) -> Vec<(Vec<u8>, Bytes)> {
         let acls = [(ACL_ACCESS, &self.access), (ACL_DEFAULT, &self.default)];
         let acls =
@@ -72,7 +72,7 @@ impl Xattrs {
         all
     }
 
-    /// Names of all attributes, ACLs included, in order.
+    /// Names of all attributes, with the ACLs, in order.
     pub(crate) fn names(&self) -> Vec<Vec<u8>> {
         self.all().into_iter().map(|(name, _)| name).collect()
     }

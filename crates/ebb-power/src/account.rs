@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_begins_anew_is_read_on_and_what_was_before_is_left_out() {
+    fn a_counter_that_begins_anew_is_read_on_and_earlier_bytes_are_left_out() {
         let mut meter = Meter::default();
         let readings = [(1, 700), (1, 750), (1, 750), (2, 30), (2, 40), (3, 0), (3, 5)];
         assert_eq!(readings.map(|(boot, total)| meter.on_reading(boot, total)), [0, 50, 0, 30, 10, 0, 5]);

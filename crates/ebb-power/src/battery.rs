@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_gives_what_it_has_and_no_more() {
+    fn it_gives_no_more_than_its_charge() {
         let mut battery = Battery { charge_joules: 100.0, ..Battery::full(50.0, 10.0) };
         assert_eq!(battery.pass(20.0, 50.0, 2_000).drained_joules, 60.0);
         let flow = battery.pass(20.0, 50.0, 2_000);

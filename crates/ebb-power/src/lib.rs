@@ -45,7 +45,7 @@ pub mod signal;
 pub use battery::Battery;
 pub use chain::{ChainShape, DatasetChain};
 pub use hardware::{Hardware, NodePower, Supply};
-pub use plan::lookup::NodeState;
+pub use plan::lookup::{Awake, NodeState};
 pub use plan::timetable::Timetable;
 pub use plan::{Duty, NodePlan, OutOfReach, PowerPlan, wall_ms};
 pub use policy::{Ask, PolicyKind, Rotational, Timing, choose};

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_least_is_forgotten_first() {
+    fn the_least_read_blocks_are_dropped_first() {
         let mut popularity = Popularity::new(1.0).unwrap();
         let counts = [5, 1, 9, 1].map(|reads| Counts { reads, writes: 0 });
         popularity.on_interval(&(1..).map(MetablockId::new).zip(counts).collect());
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_wavers_moves_nothing() {
+    fn small_changes_move_nothing() {
         let waver = |reads| [block(1, reads, 1), block(2, 10.0, 1)];
         for reads in [7.0, 10.0, 14.0] {
             assert_eq!(choose_extra(&ALL, &waver(reads), 2 * 64), [], "{reads}");
@@ -328,13 +328,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hardly_read_gets_none_however_much_room_there_is() {
+    fn a_block_that_is_hardly_read_gets_no_extra_copy() {
         let blocks = [block(1, 0.9, 0), block(2, 0.6, 1), block(3, 0.4, 1)];
         assert_eq!(wanted(&choose_extra(&ALL, &blocks, 1 << 20)), [(3, 0), (2, 3)]);
     }
 
     #[test]
-    fn space_is_taken_from_what_is_read_least() {
+    fn space_is_taken_from_the_least_read_blocks() {
         let blocks = [block(1, 9.0, 2), block(2, 1.0, 1), block(3, 2.0, 2), block(4, 0.0, 0)];
         assert_eq!(wanted(&reclaim(&blocks, 130)), [(2, 0), (3, 0)]);
         assert_eq!(wanted(&reclaim(&blocks, 1 << 30)), [(2, 0), (3, 0), (1, 0)]);

@@ -8,6 +8,8 @@ mod learned;
 
 pub use learned::LearnedBalance;
 
+use crate::plan::lookup::Awake;
+
 /// Distance of a replica node from its reader.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Distance {
@@ -24,8 +26,8 @@ pub enum Distance {
 pub struct Candidate<K> {
     /// The node.
     pub node: K,
-    /// Time for which it still serves, in milliseconds; 0: it sleeps. See [`crate::PowerPlan::awake_left_ms`].
-    pub awake_left_ms: u64,
+    /// Time for which it still serves.
+    pub awake: Awake,
     /// Its distance from the reader.
     pub distance: Distance,
     /// It counts as dead, or does not answer.
@@ -46,10 +48,10 @@ pub struct Candidate<K> {
 /// less loaded, then the one with the larger deficit, then a random one.
 #[must_use]
 pub fn order<K: Copy>(rule: ReadRule, mut candidates: Vec<Candidate<K>>, need_ms: u64) -> Vec<K> {
-    candidates.retain(|one| one.awake_left_ms > 0);
+    candidates.retain(|one| !one.awake.is_asleep());
     candidates.sort_by(|one, other| {
-        let is_short = |candidate: &Candidate<K>| candidate.awake_left_ms < need_ms;
-        let longest = other.awake_left_ms.cmp(&one.awake_left_ms);
+        let is_short = |candidate: &Candidate<K>| !candidate.awake.serves_for(need_ms);
+        let longest = other.awake.cmp(&one.awake);
         // Under the balanced rule a node in the same rack counts as far.
         let distance = |candidate: &Candidate<K>| match (rule, candidate.distance) {
             (ReadRule::Balanced, Distance::Rack) => Distance::Far,
@@ -157,30 +159,21 @@ pub(crate) mod tests {
 
     use super::*;
 
-    fn candidate(node: u32, awake_left_ms: u64, distance: Distance, outstanding: usize, below: f64) -> Candidate<u32> {
-        Candidate {
-            node,
-            awake_left_ms,
-            distance,
-            is_dead: false,
-            is_slow: false,
-            outstanding,
-            below,
-            draw: u64::from(node),
-        }
+    fn candidate(node: u32, awake: Awake, distance: Distance, outstanding: usize, below: f64) -> Candidate<u32> {
+        Candidate { node, awake, distance, is_dead: false, is_slow: false, outstanding, below, draw: u64::from(node) }
     }
 
     #[test]
     fn each_rule_has_its_own_first() {
-        let dead = Candidate { is_dead: true, ..candidate(6, u64::MAX, Distance::Host, 0, 0.9) };
+        let dead = Candidate { is_dead: true, ..candidate(6, Awake::Always, Distance::Host, 0, 0.9) };
         let candidates = [
             dead,
-            candidate(1, 500, Distance::Far, 0, 0.1),
-            candidate(2, 900, Distance::Rack, 3, -0.3),
-            candidate(3, 600, Distance::Host, 9, 0.2),
-            candidate(4, 0, Distance::Host, 0, 0.0),
-            candidate(5, 40, Distance::Host, 0, 0.0),
-            candidate(7, 60, Distance::Far, 0, 0.0),
+            candidate(1, Awake::ForMs(500), Distance::Far, 0, 0.1),
+            candidate(2, Awake::ForMs(900), Distance::Rack, 3, -0.3),
+            candidate(3, Awake::ForMs(600), Distance::Host, 9, 0.2),
+            candidate(4, Awake::Asleep, Distance::Host, 0, 0.0),
+            candidate(5, Awake::ForMs(40), Distance::Host, 0, 0.0),
+            candidate(7, Awake::ForMs(60), Distance::Far, 0, 0.0),
         ];
         let order = |rule| order(rule, candidates.to_vec(), 100);
         let last = "sleepers are left out, those about to sleep come late, longest awake first, and dead ones last";
@@ -193,7 +186,7 @@ pub(crate) mod tests {
 
     #[test]
     fn own_host_first_then_idle_then_below_its_part_then_by_lot() {
-        let one = |node, distance, outstanding, below| candidate(node, u64::MAX, distance, outstanding, below);
+        let one = |node, distance, outstanding, below| candidate(node, Awake::Always, distance, outstanding, below);
         let order = |candidates: &[Candidate<u32>]| order(ReadRule::Balanced, candidates.to_vec(), 100);
         let far = |node, outstanding, below| one(node, Distance::Far, outstanding, below);
         assert_eq!(

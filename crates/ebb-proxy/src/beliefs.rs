@@ -1,7 +1,7 @@
-//! What a proxy in a process of its own believes of sessions, as the master told it. Pure.
+//! What a proxy in a process of its own believes of sessions, from the master's answers. Pure.
 //!
-//! "It lives" is believed for a while, from the moment of asking; the master lets a session end only when nobody can
-//! believe that any more. "It is over" is so for good: sessions have numbers that are never used again.
+//! "It lives" is believed for a while, from the moment of the question. The master ends a session only when no proxy
+//! can believe that any more. "It is over" is final: ids of sessions are never used again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,21 +9,21 @@ use std::time::Duration;
 use ebb_runtime::Moment;
 use ebb_types::SessionId;
 
-/// Sessions of which something was asked within this are asked about again before their time is up.
+/// A session that was used within this time is asked about again before its time is up.
 const USED_WITHIN: Duration = Duration::from_secs(10);
-/// What was not used for so long is forgotten.
+/// A session that was unused for so long is forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
-/// Of the time for which the master vouches, this part is not made use of: clocks run unlike.
+/// One part in so many of the vouched time is not used, as clocks differ in speed.
 const MARGIN_PART: u32 = 10;
 
 /// What is believed of one session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It lives, and its locks are given to nobody before this is not believed any more.
+    /// It lives. No other session gets its locks before this answer is too old.
     Lives,
     /// It is over.
     Over,
-    /// The master has to be asked.
+    /// Not known: the master has to be asked.
     Unknown,
 }
 
@@ -34,14 +34,14 @@ struct Belief {
     used: Moment,
 }
 
-/// What is believed of all that were asked about.
+/// Beliefs of all sessions that were asked about.
 #[derive(Debug, Default)]
 pub struct Beliefs {
     sessions: BTreeMap<SessionId, Belief>,
 }
 
 impl Beliefs {
-    /// Whether a session lives, which is being used now.
+    /// Whether a session lives. The session counts as used now.
     pub fn verdict_on(&mut self, session: SessionId, now: Moment) -> Verdict {
         let belief = self.sessions.entry(session).or_insert(Belief { until: now, is_over: false, used: now });
         belief.used = now;
@@ -52,24 +52,28 @@ impl Beliefs {
         }
     }
 
-    /// Whether it is known to be over.
+    /// Whether the session is known to be over.
     #[must_use]
     pub fn is_over(&self, session: SessionId) -> bool {
         self.sessions.get(&session).is_some_and(|belief| belief.is_over)
     }
 
-    /// The master was asked about some at `sent`, and has told which are over; for the others it vouches for `span`.
+    /// Takes the master's answer to a question about the sessions `asked`, sent at `sent`. The sessions `over` are
+    /// over. The master vouches for the others for `span`.
     pub fn on_told(&mut self, asked: &[SessionId], over: &[SessionId], sent: Moment, span: Duration) {
+        // From the moment of asking: the answer may have been on its way for long, and the master counts from before
+        // it.
         let until = sent.after(span - span / MARGIN_PART);
         for session in asked {
             if let Some(belief) = self.sessions.get_mut(session) {
+                // The end of a session is final, and a late answer never shortens what a newer one has promised.
                 belief.is_over |= over.contains(session);
                 belief.until = belief.until.max(until);
             }
         }
     }
 
-    /// Those in use that will not be believed any more in so long.
+    /// Sessions in use whose belief ends within `ahead`.
     #[must_use]
     pub fn due(&self, now: Moment, ahead: Duration) -> Vec<SessionId> {
         let is_due = |belief: &Belief| {
@@ -78,7 +82,7 @@ impl Beliefs {
         self.sessions.iter().filter(|(_, belief)| is_due(belief)).map(|(session, _)| *session).collect()
     }
 
-    /// Forgets what was not used for long.
+    /// Forgets sessions that were unused for long.
     pub fn sweep(&mut self, now: Moment) {
         self.sessions.retain(|_, belief| now.since(belief.used) < FORGET_AFTER);
     }

@@ -1,37 +1,39 @@
-//! Carries one operation out.
+//! Execution of one operation.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Allocate, Client, Handle, Privileges, SetAttr, SetTime};
+use ebb_client::{Allocate, Client, Handle, Place, Privileges, Seek, SetAttr, SetTime};
 use ebb_runtime::{Plant, Runtime};
-use ebb_types::{Credentials, Result, SessionId, WallTime, bail};
+use ebb_types::{Credentials, RequestId, Result, SessionId, WallTime, bail};
 use ebb_wire::pb;
 use ebb_wire::pb::shared_op::{self, Op};
 
 use crate::file::SharedFile;
 use crate::ranges::{Taken, Use, WHOLE};
+use crate::requests::RequestName;
 use crate::sessions::Sessions;
 use crate::tickets::Ticket;
 
-/// One client's operation on a file that is held.
+/// A client's operation on a file that the proxy holds.
 pub(crate) struct Operation {
     pub runtime: Runtime,
     pub client: Client,
     pub sessions: Sessions,
     pub file: Arc<SharedFile>,
     pub session: SessionId,
-    /// Its number in the session.
-    pub request: u64,
+    /// Number of the request in the session.
+    pub request: RequestId,
     pub op: Op,
     pub payload: Bytes,
 }
 
 impl Operation {
-    /// Carries it out; what was read comes beside the reply. `Moved`: the lease is gone, and nothing was done.
-    /// `SessionExpired`: whose it is has lost its session, and nothing was done.
+    /// Executes the operation, and returns its reply and the bytes that were read.
+    ///
+    /// Errors: `Moved` if the lease is gone, and `SessionExpired` if the session is over. Nothing was done then.
     pub async fn run(self) -> Result<(pb::SharedOpReply, Bytes)> {
         self.sessions.check(self.session).await?;
         let in_use = self.file.begin_operation(self.session, &self.runtime)?;
@@ -64,9 +66,10 @@ impl Operation {
 
     /// Waits for its turn on a range.
     ///
-    /// Ordering: the session is looked at when the range is had. If it ends after that, whoever gets its locks finds the
-    /// range taken, and comes after this.
+    /// Ordering: the session is checked when the operation has the range. If the session ends after that, the next
+    /// owner of its locks finds the range in use, and comes after this operation.
     async fn turn(&self, range: Range<u64>, how: Use) -> Result<Taken> {
+        // I-48: a session that ended while it waited has lost its locks, and another one may have them.
         let taken = self.file.ranges.wait_for_range(range, how).await;
         self.sessions.check(self.session).await?;
         Ok(taken)
@@ -78,38 +81,38 @@ impl Operation {
         self.client.settle_direct(handle, read.offset, read.length.into()).await?;
         let data = self.client.read(handle, read.offset, read.length).await?;
         drop(taken);
-        // Ordering: synced after it was read, so that whatever of others' writes is in it, is synced.
+        // Ordering: the sync comes after the read, so it covers all writes of others in what was read.
         self.file.settle_read(self.session, &range).await?;
         Ok(data)
     }
 
     async fn write(&self, handle: Handle, write: &shared_op::Write) -> Result<u64> {
         let len = self.payload.len() as u64;
-        let place = if write.at_end { WHOLE } else { write.offset..write.offset.saturating_add(len) };
-        let taken = self.turn(place.clone(), Use::Changes).await?;
-        let size_before = self.client.size_now(handle)?;
-        let offset = (!write.at_end).then_some(write.offset);
-        let written = if write.take_privileges {
-            self.client.write_unprivileged(handle, offset, self.payload.clone()).await
-        } else if let Some(offset) = offset {
-            self.client.write(handle, offset, self.payload.clone()).await.map(|()| offset)
-        } else {
-            self.client.append(handle, self.payload.clone()).await
+        // I-29: where an append lands depends on every operation before it, so it excludes all of them.
+        let (place, range) = match write.at_end {
+            true => (Place::End, WHOLE),
+            false => (Place::At(write.offset), write.offset..write.offset.saturating_add(len)),
         };
-        // Ordering: noted before the range is free, so that who reads next knows. A part may have been written before
-        // an error; and what lies between the old end and the write is new as well.
+        let taken = self.turn(range.clone(), Use::Changes).await?;
+        let size_before = self.client.size_now(handle)?;
+        let privileges = privileges_of(write.take_privileges);
+        let written = self.client.write_to(handle, place, self.payload.clone(), privileges).await;
+        // Ordering: recorded before the range is free, so that the next reader knows of it. After an error, a part may
+        // have been written. The bytes between the old end and the write are new as well.
         let changed = match &written {
             Ok(at) => *at..at.saturating_add(len),
-            Err(_) => place,
+            Err(_) => range,
         };
         self.file.note_written(self.session, grown(changed, size_before));
         drop(taken);
         let at = written?;
+        // I-47: answered when every member has received it, so that it survives this process.
         self.client.pass_on(handle).await?;
         Ok(at)
     }
 
-    /// Gives a direct write its place among those that overlap it, and says where its bytes are to be put; nowhere, if not now.
+    /// Gives a direct write its place among the writes that overlap it. Returns where its bytes are to be put, or
+    /// nothing if it cannot be direct now.
     async fn direct(&self, handle: Handle, ask: &shared_op::Direct) -> Result<Vec<pb::DirectPart>> {
         let range = ask.offset..ask.offset.saturating_add(ask.length);
         if !self.file.takes_tickets(self.session) {
@@ -118,15 +121,15 @@ impl Operation {
         let place = self.file.ranges.intend(range.clone());
         let parts = self.client.prepare_direct(handle, ask.offset, ask.length).await?;
         if !parts.is_empty() {
-            let name = (self.session, self.request);
+            let name = RequestName { session: self.session, request: self.request };
             self.file.give_ticket(name, range, parts.clone(), place, self.runtime.now());
         }
         Ok(parts)
     }
 
-    /// Members have the bytes: they are written now. False: not any more, and nothing was done.
+    /// Writes the bytes that the client has put on the members. False if it is too late, and nothing was done.
     async fn apply(&self, handle: Handle, apply: &shared_op::Apply) -> Result<bool> {
-        let name = (self.session, apply.ticket);
+        let name = RequestName::new(self.session, apply.ticket);
         let Some(Ticket { range, parts, place, .. }) = self.file.take_ticket(name, self.runtime.now()) else {
             return Ok(false);
         };
@@ -142,21 +145,22 @@ impl Operation {
             return Err(error);
         }
         let size_before = self.client.size_now(handle)?;
-        let ticket = pb::Ticket { session: self.session.raw(), request: apply.ticket };
-        let privileges = if apply.take_privileges { Privileges::Taken } else { Privileges::OfOpener };
+        let ticket = name.to_ticket();
+        let privileges = privileges_of(apply.take_privileges);
         let at_once = if self.runtime.has_plant(Plant::DirectHalves) { 1 } else { parts.len() };
         let (mut place, mut applied, mut at) = (Some(place), Ok(true), range.start);
         for parts in parts.chunks(at_once) {
             applied = self.client.apply_direct(handle, at, ticket, parts, privileges).await;
             at += parts.iter().map(|part| part.length).sum::<u64>();
             if at < range.end {
-                // Only by the mistake.
+                // Only in a world with the planted mistake.
                 place = None;
                 self.runtime.sleep(Duration::from_millis(200)).await;
             }
         }
+        assert!(at == range.end, "the parts of a direct write end at {at}, and its range is {range:?}");
         if applied.as_ref().is_ok_and(|is_done| *is_done) {
-            // Ordering: noted before the range is free, so that who reads next knows.
+            // Ordering: recorded before the range is free, so that the next reader knows of it.
             self.file.note_written(self.session, grown(range, size_before));
         } else {
             self.file.drop_put(name, &parts);
@@ -165,6 +169,7 @@ impl Operation {
         if !applied? {
             return Ok(false);
         }
+        // I-111: it is answered only when every member has received it.
         self.client.pass_on(handle).await?;
         Ok(true)
     }
@@ -180,7 +185,8 @@ impl Operation {
     async fn seek(&self, handle: Handle, seek: &shared_op::Seek) -> Result<u64> {
         let _taken = self.turn(WHOLE, Use::Reads).await?;
         // It syncs what was written before: members are asked.
-        self.client.seek(handle, seek.offset, seek.hole).await
+        let what = if seek.hole { Seek::Hole } else { Seek::Data };
+        self.client.seek(handle, seek.offset, what).await
     }
 
     async fn set(&self, handle: Handle, set: &shared_op::Set) -> Result<pb::Attr> {
@@ -192,9 +198,18 @@ impl Operation {
     }
 }
 
-/// A range with what was added to the file in front of it.
+/// A range, extended by what the write added to the file in front of it.
 fn grown(range: Range<u64>, size_before: u64) -> Range<u64> {
-    range.start.min(size_before)..range.end
+    let grown = range.start.min(size_before)..range.end;
+    assert!(
+        grown.start <= range.start,
+        "{range:?} does not lie in {grown:?}: a reader of it would not wait for the sync"
+    );
+    grown
+}
+
+fn privileges_of(takes: bool) -> Privileges {
+    if takes { Privileges::Taken } else { Privileges::OfOpener }
 }
 
 fn attributes_of(from: &pb::meta_op::SetAttr) -> SetAttr {
@@ -210,6 +225,8 @@ fn attributes_of(from: &pb::meta_op::SetAttr) -> SetAttr {
         atime: time(from.atime_ns, from.atime_now),
         mtime: time(from.mtime_ns, from.mtime_now),
         by_handle: from.by_handle,
+        // The client that asks has taken them.
+        privileges: Privileges::OfOpener,
     }
 }
 

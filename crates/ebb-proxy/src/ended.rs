@@ -1,7 +1,7 @@
-//! Stays that are over: how each ended, and to whom that must still be said.
+//! Stays that are over: how each ended, and which sessions do not know it yet.
 //!
-//! A client that wrote and has not synced believes that its writes are lost, if a stay ends without a word. It asks within
-//! its commit interval, and is answered "moved, kept". A proxy that ends in good order waits for that.
+//! If a stay ends without a word, a client with unsynced writes has to treat them as lost. It asks within its commit
+//! interval, and the answer is "moved, kept". A proxy that ends in good order waits for these questions.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -14,51 +14,69 @@ use parking_lot::Mutex;
 use crate::file::SharedFile;
 use crate::unheard::Unheard;
 
-/// Stays that are remembered: clients come soon, if ever, to hear how theirs ended.
+/// Most stays that are remembered. Clients ask soon how theirs ended, if ever.
 const ENDED_MAX: usize = 16_384;
 
-/// Stays by file and epoch.
+/// How a stay ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ended {
+    /// The lease went back with everything synced.
+    Kept,
+    /// The lease was lost: some writes may not be synced.
+    Lost,
+    /// The proxy knows nothing of the stay.
+    Unknown,
+}
+
+/// A stay is named by its file and the epoch of its lease.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct StayName {
+    inode: InodeId,
+    epoch: Epoch,
+}
+
+/// Stays that are over, and the order in which they ended.
 #[derive(Default)]
-pub(crate) struct Ended {
-    stays: BTreeMap<(InodeId, Epoch), Stay>,
-    order: VecDeque<(InodeId, Epoch)>,
+pub(crate) struct EndedStays {
+    stays: BTreeMap<StayName, Stay>,
+    order: VecDeque<StayName>,
 }
 
 struct Stay {
-    /// Everything was synced.
-    kept: bool,
+    ended: Ended,
     at: Moment,
     unheard: Arc<Mutex<Unheard>>,
     /// Alive as long as an operation is under way.
     file: Weak<SharedFile>,
 }
 
-impl Ended {
-    /// A stay is over.
-    pub fn add(&mut self, file: &Arc<SharedFile>, kept: bool, at: Moment) {
-        let key = (file.inode, file.epoch);
-        let stay = Stay { kept, at, unheard: file.unheard(), file: Arc::downgrade(file) };
-        if self.stays.insert(key, stay).is_none() {
-            self.order.push_back(key);
+impl EndedStays {
+    /// Records the end of a stay.
+    pub fn add(&mut self, file: &Arc<SharedFile>, ended: Ended, at: Moment) {
+        let name = StayName { inode: file.inode, epoch: file.epoch };
+        let stay = Stay { ended, at, unheard: file.unheard(), file: Arc::downgrade(file) };
+        if self.stays.insert(name, stay).is_none() {
+            self.order.push_back(name);
         }
         while self.order.len() > ENDED_MAX {
             if let Some(oldest) = self.order.pop_front() {
                 self.stays.remove(&oldest);
             }
         }
+        assert!(self.stays.len() == self.order.len(), "a stay that ended is never forgotten, or too early");
     }
 
-    /// A session comes to hear how a stay ended: whether with everything synced. False also if nothing is known of it.
-    pub fn tell(&self, inode: InodeId, epoch: Epoch, session: SessionId) -> bool {
-        let Some(stay) = self.stays.get(&(inode, epoch)) else { return false };
+    /// Returns how a stay ended. The session knows it from then on.
+    pub fn tell(&self, inode: InodeId, epoch: Epoch, session: SessionId) -> Ended {
+        let Some(stay) = self.stays.get(&StayName { inode, epoch }) else { return Ended::Unknown };
         stay.unheard.lock().forget(session);
-        stay.kept
+        stay.ended
     }
 
-    /// How many have not come of those that have cause to: sessions that `lives` knows, and operations under way. Those that
-    /// did not come for `span` will not come.
+    /// Number of sessions that have not asked yet how their stay ended, and of operations under way. Only live sessions
+    /// count. A session that did not ask for `span` will not ask.
     pub fn untold(&self, lives: impl Fn(SessionId) -> bool, now: Moment, span: Duration) -> usize {
-        let recent = self.stays.values().filter(|stay| stay.kept && now.since(stay.at) < span);
+        let recent = self.stays.values().filter(|stay| stay.ended == Ended::Kept && now.since(stay.at) < span);
         recent
             .map(|stay| {
                 let waits = stay.unheard.lock().sessions().filter(|session| lives(*session)).count();

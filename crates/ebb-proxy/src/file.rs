@@ -1,4 +1,4 @@
-//! One stay of a file at this proxy: from taking its lease to the end of that.
+//! One stay of a file at this proxy: from the grant of its lease to the end of it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,30 +12,31 @@ use ebb_wire::pb;
 use parking_lot::Mutex;
 
 use crate::ranges::{Ranges, Taken};
+use crate::requests::RequestName;
 use crate::tickets::{Ticket, Tickets};
 use crate::unheard::Unheard;
 use crate::unsynced::Unsynced;
 use crate::uses::Uses;
 
-/// A file that is held. Its handles are closed when the last operation has let go of it.
+/// A file that the proxy holds. Its handles are closed when the last operation has dropped it.
 pub(crate) struct SharedFile {
     client: Client,
-    /// Which.
+    /// The file.
     pub inode: InodeId,
-    /// Under which epoch.
+    /// Epoch of the lease.
     pub epoch: Epoch,
-    /// Operations in progress.
+    /// Ranges of operations in progress.
     pub ranges: Arc<Ranges>,
-    /// Open without regard to the epoch.
+    /// Handle that does not depend on the epoch.
     base: Handle,
-    /// Pinned, for syncs that no client asked for.
+    /// Pinned handle, for syncs that no client requested.
     own: Handle,
     state: Mutex<State>,
     unheard: Arc<Mutex<Unheard>>,
 }
 
 struct State {
-    /// Pinned, one for each session, so that an error of background work is told to each.
+    /// One pinned handle for each session, so that each session gets an error of background work.
     handles: BTreeMap<SessionId, Handle>,
     uses: Uses,
     unsynced: Unsynced,
@@ -70,17 +71,17 @@ impl SharedFile {
         })
     }
 
-    /// Whether the lease is still held under this epoch.
+    /// Whether the proxy still has the lease under this epoch.
     pub fn is_held(&self) -> bool {
         self.client.is_held(self.inode, self.epoch)
     }
 
-    /// Whether the lease went back with everything synced.
+    /// Whether the lease was given back with everything synced.
     pub fn was_given_back(&self) -> bool {
         self.client.was_given_back(self.inode, self.epoch)
     }
 
-    /// An operation of a session begins; it ends when the answer is dropped.
+    /// Starts an operation of a session. It ends when the returned guard is dropped.
     pub fn begin_operation(self: &Arc<Self>, session: SessionId, runtime: &Runtime) -> Result<InUse> {
         let mut state = self.state.lock();
         let handle = match state.handles.get(&session) {
@@ -96,12 +97,12 @@ impl SharedFile {
         Ok(InUse { handle, file: Arc::clone(self), session, runtime: runtime.clone() })
     }
 
-    /// Whether it may go back, now that no more than one session has used it for `span`.
+    /// Whether the lease may be given back: at most one session has used the file for `span`.
     pub fn is_quiet(&self, now: Moment, span: Duration) -> bool {
         self.state.lock().uses.is_quiet(now, span)
     }
 
-    /// Closes the handles of sessions that have not used it for `span`.
+    /// Closes the handles of sessions that have not used the file for `span`.
     pub fn close_idle(&self, now: Moment, span: Duration) {
         let mut state = self.state.lock();
         for session in state.uses.take_idle(now, span) {
@@ -112,15 +113,15 @@ impl SharedFile {
         }
     }
 
-    /// Whether another direct write of this session may be on its way.
+    /// Whether this session may start a further direct write.
     pub fn takes_tickets(&self, session: SessionId) -> bool {
         self.state.lock().tickets.has_room(session)
     }
 
-    /// A direct write has its place.
+    /// Records the ticket of a direct write, with its place in the queue.
     pub fn give_ticket(
         &self,
-        name: (SessionId, u64),
+        name: RequestName,
         range: Range<u64>,
         parts: Vec<pb::DirectPart>,
         place: Taken,
@@ -129,38 +130,38 @@ impl SharedFile {
         self.state.lock().tickets.give(name, range, parts, place, now);
     }
 
-    /// Its client comes back.
-    pub fn take_ticket(&self, name: (SessionId, u64), now: Moment) -> Option<Ticket<Taken>> {
+    /// Redeems a ticket. None if it is unknown or too old.
+    pub fn take_ticket(&self, name: RequestName, now: Moment) -> Option<Ticket<Taken>> {
         self.state.lock().tickets.redeem(name, now)
     }
 
-    /// What was put for a ticket is not written.
-    pub fn drop_put(&self, name: (SessionId, u64), parts: &[pb::DirectPart]) {
-        self.client.drop_direct(pb::Ticket { session: name.0.raw(), request: name.1 }, parts);
+    /// Drops the bytes that were put for a ticket.
+    pub fn drop_put(&self, name: RequestName, parts: &[pb::DirectPart]) {
+        self.client.drop_direct(name.to_ticket(), parts);
     }
 
-    /// Ends direct writes whose clients do not come back.
+    /// Ends direct writes whose tickets were not redeemed in time.
     pub fn end_old_tickets(&self, now: Moment) {
         let old = self.state.lock().tickets.take_old(now);
         for (name, ticket) in old {
-            tracing::debug!(inode = %self.inode, session = %name.0, "a direct write is given up");
+            tracing::debug!(inode = %self.inode, session = %name.session, "a direct write is given up");
             self.drop_put(name, &ticket.parts);
         }
     }
 
-    /// A session wrote here.
+    /// Records a write of a session.
     pub fn note_written(&self, session: SessionId, range: Range<u64>) {
         self.state.lock().unsynced.add(session, range);
         self.note_changed(session);
     }
 
-    /// A session changed something here, and is about to be answered.
+    /// Records a change of a session, before the session gets its answer.
     pub fn note_changed(&self, session: SessionId) {
         self.unheard.lock().on_changed(session);
     }
 
-    /// Syncs for a session that asks for it, and hears of it with the answer. `answered`: of how many of its changes it had
-    /// the answers when it asked.
+    /// Syncs for a session that requests it. `answered` is the number of changes whose answers the session had when it
+    /// asked.
     pub async fn sync_for(&self, session: SessionId, handle: Handle, answered: Option<u64>) -> Result<()> {
         let mark = self.unheard.lock().mark();
         self.sync(handle).await?;
@@ -168,29 +169,31 @@ impl SharedFile {
         Ok(())
     }
 
-    /// Sessions that wrote, and have not heard that it is synced. It outlives the stay.
+    /// Sessions that wrote and do not know that their writes are synced. This outlives the stay.
     pub fn unheard(&self) -> Arc<Mutex<Unheard>> {
         Arc::clone(&self.unheard)
     }
 
-    /// Syncs through a session's handle; what was written before is on disks then.
+    /// Syncs everything that was written before, through a session's handle.
     pub async fn sync(&self, handle: Handle) -> Result<()> {
+        // Ordering: the mark is taken before the sync starts. A write that comes during the sync may miss it.
         let mark = self.state.lock().unsynced.mark();
         self.client.fsync(handle).await?;
         self.state.lock().unsynced.on_synced(mark);
         Ok(())
     }
 
-    /// Makes sure that what a session has read of others' writes is on disks.
+    /// Syncs the writes of others that a session has read.
     pub async fn settle_read(&self, session: SessionId, range: &Range<u64>) -> Result<()> {
+        // I-40: a reader that has seen the bytes must never see them disappear.
         let concerns = self.state.lock().unsynced.concerns(session, range);
         if concerns { self.sync(self.own).await } else { Ok(()) }
     }
 }
 
-/// An operation of a session that is under way: as long as it is, however long, the session's handle stays open.
+/// An operation of a session that is under way. The session's handle stays open until it is dropped.
 pub(crate) struct InUse {
-    /// The session's.
+    /// The session's handle.
     pub handle: Handle,
     file: Arc<SharedFile>,
     session: SessionId,

@@ -1,4 +1,4 @@
-//! Which files are held, how a file comes to be and how it ends.
+//! The files that the proxy holds: how a stay starts, and how it ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use ebb_types::{Credentials, Epoch, InodeId, Result, SessionId, bail};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use crate::ended::Ended;
+use crate::ended::{Ended, EndedStays};
 use crate::file::SharedFile;
 
-/// Files given back at a time: each may wait for a member to wake.
+/// Most files that are given back at a time. Each may wait for a member to wake.
 const RETURNS_MAX: usize = 64;
-/// A session's handle that was not used for so long is closed.
+/// A session's handle that was unused for so long is closed.
 const HANDLE_IDLE: Duration = Duration::from_secs(60);
 
 /// All files of a proxy.
@@ -25,22 +25,22 @@ pub(crate) struct Files {
     client: Client,
     files_max: usize,
     places: Mutex<BTreeMap<InodeId, Arc<Place>>>,
-    ended: Mutex<Ended>,
+    ended: Mutex<EndedStays>,
     returns: Arc<Semaphore>,
-    /// No further file is taken. Set under the lock of `places`.
+    /// The proxy takes no further file. It is set under the lock of `places`.
     leaving: AtomicBool,
 }
 
-/// Where a file is, or is about to be.
+/// The place of a file that is held, or about to be.
 #[derive(Default)]
 struct Place {
-    /// Taking the lease and giving it back, one after the other.
+    /// Excludes taking the lease and giving it back from each other.
     changing: tokio::sync::Mutex<()>,
     now: Mutex<Option<Arc<SharedFile>>>,
 }
 
 impl Files {
-    /// None yet.
+    /// An empty table.
     pub fn new(runtime: Runtime, client: Client, files_max: usize) -> Self {
         let returns = Arc::new(Semaphore::new(RETURNS_MAX));
         let (places, ended, leaving) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
@@ -54,18 +54,17 @@ impl Files {
         now.filter(|file| file.epoch == epoch)
     }
 
-    /// A session comes to hear how the stay under this epoch ended: whether with everything synced. False also if nothing is
-    /// known of it.
-    pub fn tell(&self, inode: InodeId, epoch: Epoch, session: SessionId) -> bool {
+    /// Returns how the stay under this epoch ended, for this session.
+    pub fn tell(&self, inode: InodeId, epoch: Epoch, session: SessionId) -> Ended {
         self.ended.lock().tell(inode, epoch, session)
     }
 
-    /// How many have not come of those that have cause to, within `span`: see [`Ended::untold`].
+    /// Number of sessions that do not know yet how their stay ended: see [`EndedStays::untold`].
     pub fn untold(&self, lives: impl Fn(SessionId) -> bool, span: Duration) -> usize {
         self.ended.lock().untold(lives, self.runtime.now(), span)
     }
 
-    /// Takes a file, if it is not held, and tells under which epoch.
+    /// Takes the lease of a file, unless it is held, and returns its epoch.
     pub async fn join(&self, inode: InodeId) -> Result<Epoch> {
         let place = self.place(inode)?;
         let _changing = place.changing.lock().await;
@@ -74,6 +73,7 @@ impl Files {
             if file.is_held() {
                 return Ok(file.epoch);
             }
+            // The lease was lost in between. The old stay has to end before the new one has its place.
             self.end(&place, &file);
         }
         let (base, _) = self.client.open(&Credentials::root(), inode, Access::ReadWrite).await?;
@@ -86,7 +86,9 @@ impl Files {
         };
         let file = SharedFile::new(self.client.clone(), inode, base, epoch, self.runtime.now())?;
         tracing::debug!(%inode, %epoch, "holds a file for several clients");
-        *place.now.lock() = Some(Arc::new(file));
+        let before = place.now.lock().replace(Arc::new(file));
+        // I-3: two stays at a time would order the operations of one file apart from each other.
+        assert!(before.is_none(), "{inode} has a stay already, under another epoch");
         Ok(epoch)
     }
 
@@ -101,7 +103,7 @@ impl Files {
         Ok(Arc::clone(places.entry(inode).or_default()))
     }
 
-    /// An operation found that the lease is gone.
+    /// Ends the stay of a file whose lease is gone.
     pub fn on_moved(&self, file: &Arc<SharedFile>) {
         let place = self.places.lock().get(&file.inode).cloned();
         if let Some(place) = place {
@@ -109,15 +111,17 @@ impl Files {
         }
     }
 
-    /// The stay is over. What is under way on it finds its handles pinned to an epoch that is gone.
+    /// Ends a stay. Operations under way fail, as their handles are pinned to an epoch that is over.
     fn end(&self, place: &Place, file: &Arc<SharedFile>) {
         let mut now = place.now.lock();
         if now.as_ref().is_none_or(|now| now.epoch != file.epoch) {
             return;
         }
-        let kept = file.was_given_back();
-        self.ended.lock().add(file, kept, self.runtime.now());
-        if kept {
+        let ended = if file.was_given_back() { Ended::Kept } else { Ended::Lost };
+        // Ordering: recorded before the file leaves its place. An operation that finds no file looks here for the end
+        // of its stay.
+        self.ended.lock().add(file, ended, self.runtime.now());
+        if ended == Ended::Kept {
             tracing::debug!(inode = %file.inode, epoch = %file.epoch, "gave a file back that several clients used");
         } else {
             tracing::warn!(inode = %file.inode, epoch = %file.epoch, "lost a file that several clients use");
@@ -128,8 +132,7 @@ impl Files {
         drop(gone);
     }
 
-    /// Gives back what has become quiet, and forgets what is lost: begins it, and does not wait. To be called every now and
-    /// then.
+    /// Starts giving back quiet files, and forgets lost ones. It does not wait. The caller runs it periodically.
     pub fn tend(self: &Arc<Self>, quiet_time: Duration) {
         let all: Vec<(InodeId, Arc<Place>)> =
             self.places.lock().iter().map(|(inode, place)| (*inode, Arc::clone(place))).collect();
@@ -139,7 +142,7 @@ impl Files {
             }
             let Ok(turn) = Arc::clone(&self.returns).try_acquire_owned() else { continue };
             let own = Arc::clone(self);
-            // A task of its own: what waits for a member of this file holds up no other file.
+            // A task of its own: a file that waits for a member delays no other file.
             self.runtime.spawn("tend a shared file", async move {
                 let _turn = turn;
                 own.tend_one(inode, &place, quiet_time).await;
@@ -147,24 +150,24 @@ impl Files {
         }
     }
 
-    /// Ends what is too old of a file, and tells whether its stay may be over. Nobody is waited for.
+    /// Ends old direct writes of a file. True if its stay may be over. It does not wait.
     fn is_due(&self, place: &Place, quiet_time: Duration) -> bool {
         let file = place.now.lock().clone();
         if let Some(file) = &file {
             file.end_old_tickets(self.runtime.now());
         }
-        // Who changes it now looks after it.
+        // A place that is being changed is left to the task that changes it.
         place.changing.try_lock().is_ok() && file.is_none_or(|file| self.is_over(&file, quiet_time))
     }
 
-    /// Whether nobody needs a file any more, or it is lost. The caller has one of its counts, and the place the other.
+    /// Whether no session needs a file, or it is lost. The caller and the place have one reference each.
     fn is_over(&self, file: &Arc<SharedFile>, quiet_time: Duration) -> bool {
         if !file.is_held() {
             return true;
         }
         let now = self.runtime.now();
         file.close_idle(now, HANDLE_IDLE);
-        // An operation under way has a count of its own.
+        // An operation under way has a reference of its own.
         Arc::strong_count(file) <= 2 && file.is_quiet(now, quiet_time)
     }
 
@@ -183,16 +186,16 @@ impl Files {
             }
         }
         let mut places = self.places.lock();
-        // Nobody else has it but the table and this task.
+        // Only the table and this task have it.
         if place.now.lock().is_none() && Arc::strong_count(place) == 2 {
             places.remove(&inode);
         }
     }
 
-    /// Takes no further file, and gives back each that is held. Of its operations none is broken off.
+    /// Takes no further file, and gives back each file that is held. It interrupts no operation.
     pub async fn leave(self: &Arc<Self>) {
         let places: Vec<(InodeId, Arc<Place>)> = {
-            // Ordering: under the lock that a place is made under. A file that is being taken has its place by then.
+            // Ordering: under the lock under which places are made. A file that is being taken has its place by then.
             let places = self.places.lock();
             self.leaving.store(true, Ordering::SeqCst);
             places.iter().map(|(inode, place)| (*inode, Arc::clone(place))).collect()
@@ -200,7 +203,7 @@ impl Files {
         let mut returning = Vec::with_capacity(places.len());
         for (inode, place) in places {
             let own = Arc::clone(self);
-            // A task for each: a file that waits for a member holds up no other.
+            // A task for each: a file that waits for a member delays no other file.
             returning.push(self.runtime.spawn("give a shared file back for good", async move {
                 let _turn = own.returns.acquire().await;
                 own.leave_one(inode, &place).await;
@@ -221,7 +224,7 @@ impl Files {
         }
     }
 
-    /// Gives the lease back, unless it is lost, and ends the stay if it is not held any more. The caller has `changing`.
+    /// Gives the lease back, unless it is lost, and ends the stay if it is over. The caller has `changing`.
     async fn give_back(&self, place: &Place, file: &Arc<SharedFile>) -> Result<()> {
         let given_back = if file.is_held() { self.client.give_back(file.inode).await } else { Ok(()) };
         if !file.is_held() {
@@ -230,7 +233,7 @@ impl Files {
         given_back
     }
 
-    /// Ends all stays, now that the leases have gone back.
+    /// Ends all stays, after the leases were given back.
     pub fn end_all(&self) {
         let places: Vec<Arc<Place>> = self.places.lock().values().cloned().collect();
         for place in places {

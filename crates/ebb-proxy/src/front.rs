@@ -1,4 +1,4 @@
-//! Who answers which call.
+//! Dispatch of calls: which part answers which call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,30 +7,32 @@ use bytes::Bytes;
 use ebb_client::Client;
 use ebb_rpc::{Answer, Counters, Payload, Request, Service, ServiceFuture};
 use ebb_runtime::Runtime;
-use ebb_types::{Epoch, Error, ErrorKind, InodeId, Result, SessionId, bail, err};
+use ebb_types::{Epoch, Error, ErrorKind, InodeId, RequestId, Result, SessionId, bail, err};
 use ebb_wire::pb::shared_op::Op;
 use ebb_wire::{Method, pb};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::carry::Operation;
+use crate::ended::Ended;
 use crate::files::Files;
 use crate::options::ProxyOptions;
 use crate::relay::Relay;
+use crate::requests::RequestName;
 use crate::results::{Place, Results, Slot};
 use crate::sessions::Sessions;
 use crate::stopover::Stopovers;
 
-/// Kept back from callers' deadlines, so that a refusal with its reason arrives instead of a time-out.
+/// Subtracted from a caller's deadline, so that a refusal with its reason arrives before the caller's time-out.
 const MARGIN: Duration = Duration::from_millis(200);
 /// Largest read: as large as a frame's payload may be.
 const READ_MAX: u32 = 16 << 20;
-/// Counted for each operation beyond its bytes.
+/// Memory that is counted for each operation, beyond its bytes.
 const OPERATION_OVERHEAD: usize = 1024;
-/// Files that are being taken at a time.
+/// Most files that are being taken at a time.
 const JOINS_MAX: usize = 256;
 
-/// Takes calls apart and sees to it that each is carried out once.
+/// Decodes calls, and executes each one once.
 pub(crate) struct Front {
     pub runtime: Runtime,
     pub client: Client,
@@ -38,7 +40,7 @@ pub(crate) struct Front {
     pub files: Arc<Files>,
     pub results: Mutex<Results>,
     sessions: Sessions,
-    /// Bytes of operations in memory.
+    /// Budget of bytes of operations in memory.
     memory: Arc<Semaphore>,
     memory_max: usize,
     joins: Arc<Semaphore>,
@@ -48,7 +50,7 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// With the bounds of `options`.
+    /// A front with the bounds of `options`.
     pub fn new(
         runtime: Runtime,
         client: Client,
@@ -84,7 +86,7 @@ impl Front {
             bail!(Overloaded, "the proxy waits for {JOINS_MAX} files already");
         };
         let (files, inode) = (Arc::clone(&self.files), InodeId::new(call.inode));
-        // A task of its own: dropped half-way, a lease that was taken would be nobody's.
+        // A task of its own: if it were dropped half-way, a lease could be left that no stay has.
         let joining = self.runtime.spawn("take a shared file", async move {
             let _place = place;
             files.join(inode).await
@@ -95,7 +97,8 @@ impl Front {
 
     async fn operate(&self, mut call: pb::SharedOp, payload: Bytes, deadline: Duration) -> Result<Answer> {
         if call.boot != self.boot {
-            return Ok(Answer::new(&self.moved(false)));
+            // I-39: the epoch is from an earlier process, and this one does not know how that stay ended.
+            return Ok(Answer::new(&moved(self.boot, Ended::Unknown)));
         }
         let Some(op) = call.op.take() else { bail!(Protocol, "an operation on a shared file that says nothing") };
         let bytes = check_size(&op, &payload)?;
@@ -108,7 +111,7 @@ impl Front {
         Ok(Answer::new(&reply))
     }
 
-    /// What changes nothing is carried out by whoever waits for it.
+    /// Executes an operation that changes nothing, in the task of its caller.
     async fn repeatable(
         &self,
         call: &pb::SharedOp,
@@ -126,7 +129,7 @@ impl Front {
         Ok(Answer::with(&reply, payload))
     }
 
-    /// The slot of an operation that is to be carried out once: found, or made and the work begun.
+    /// The slot of an operation that is to be executed once. A new one is started.
     async fn once(
         &self,
         call: &pb::SharedOp,
@@ -136,14 +139,16 @@ impl Front {
         deadline: Duration,
     ) -> Result<Arc<Slot>> {
         let (session, inode) = (SessionId::new(call.session), InodeId::new(call.inode));
-        let known = self.results.lock().find(session, call.request, inode, self.runtime.now())?;
+        let (name, acknowledged) = (RequestName::new(session, call.request), RequestId::new(call.acknowledged));
+        let known = self.results.lock().find(name, inode, self.runtime.now())?;
         if let Some(slot) = known {
             return Ok(slot);
         }
-        // Ordering: what was done while the session lived is answered even now. What takes no slot here was never done.
+        // Ordering: the slot is looked for first. An operation from the session's lifetime is answered even after its
+        // end. An operation without a slot was never executed.
         self.sessions.check(session).await?;
         let memory = self.room(bytes, deadline).await?;
-        let place = self.results.lock().enter(session, call.request, call.acknowledged, inode, self.runtime.now())?;
+        let place = self.results.lock().enter(name, acknowledged, inode, self.runtime.now())?;
         let slot = match place {
             Place::Known(slot) => return Ok(slot),
             Place::New(slot) => slot,
@@ -151,7 +156,7 @@ impl Front {
         let duty = Duty { slot: Arc::clone(&slot), boot: self.boot };
         let work = self.prepare(call, op, payload);
         let (boot, files) = (self.boot, Arc::clone(&self.files));
-        // A task of its own: the caller may stop waiting, and the operation is carried out all the same.
+        // A task of its own: the caller may stop waiting, and the operation is executed all the same.
         self.runtime.spawn("operation on a shared file", async move {
             let _memory = memory;
             let (reply, _) = finish(boot, &files, work).await;
@@ -178,7 +183,7 @@ impl Front {
             sessions: self.sessions.clone(),
             file,
             session,
-            request: call.request,
+            request: RequestId::new(call.request),
             op,
             payload,
         });
@@ -188,13 +193,14 @@ impl Front {
     async fn carry_out(&self, call: &pb::SharedOp, op: Op, payload: Bytes) -> (pb::SharedOpReply, Bytes) {
         finish(self.boot, &self.files, self.prepare(call, op, payload)).await
     }
-
-    fn moved(&self, kept: bool) -> pb::SharedOpReply {
-        pb::SharedOpReply { boot: self.boot, moved: true, kept, ..Default::default() }
-    }
 }
 
-/// An operation and the stay that it is meant for; without the one, the other is over.
+/// The reply to an operation whose stay is over.
+fn moved(boot: u64, ended: Ended) -> pb::SharedOpReply {
+    pb::SharedOpReply { boot, moved: true, kept: ended == Ended::Kept, ..Default::default() }
+}
+
+/// An operation, and the stay that it is for. Without an operation, the stay is over.
 struct Work {
     inode: InodeId,
     epoch: Epoch,
@@ -202,7 +208,7 @@ struct Work {
     operation: Option<Operation>,
 }
 
-/// Carries an operation out, and puts the outcome into a reply.
+/// Executes an operation, and makes a reply of the result.
 async fn finish(boot: u64, files: &Files, work: Work) -> (pb::SharedOpReply, Bytes) {
     let Work { inode, epoch, session, operation } = work;
     let outcome = match operation {
@@ -219,8 +225,7 @@ async fn finish(boot: u64, files: &Files, work: Work) -> (pb::SharedOpReply, Byt
     match outcome {
         Ok((reply, data)) => (pb::SharedOpReply { boot, ..reply }, data),
         Err(error) if error.kind() == ErrorKind::Moved => {
-            let kept = files.tell(inode, epoch, session);
-            (pb::SharedOpReply { boot, moved: true, kept, ..Default::default() }, Bytes::new())
+            (moved(boot, files.tell(inode, epoch, session)), Bytes::new())
         }
         Err(error) => {
             let failure = Some(pb::Failure::from(&error));
@@ -229,7 +234,7 @@ async fn finish(boot: u64, files: &Files, work: Work) -> (pb::SharedOpReply, Byt
     }
 }
 
-/// The duty to fill a slot: if the task that has it ends without doing so, those who wait hear that, too.
+/// The duty to fill a slot. If its task ends without an answer, the callers that wait get an error.
 struct Duty {
     slot: Arc<Slot>,
     boot: u64,

@@ -1,8 +1,11 @@
-//! Calls that are held, and answers that wait to be taken. Plain values: moments come in as arguments.
+//! Calls that are held, and answers that wait for their clients. These are plain values: moments come in as arguments.
 //!
-//! A call has a number in its client's session. It stays until its client says that it has the answer (or has given up),
-//! until the client's patience is over, or until the session is. What is held may be carried out twice, so one that was
-//! forgotten is simply held anew when it is sent again.
+//! A call has a number in its client's session. It is held until one of these comes:
+//! - the client has the answer, or has given up;
+//! - the client's patience is over;
+//! - the session is over.
+//!
+//! A held call may be executed twice. So a forgotten call is simply held anew when it is sent again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,12 +13,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use ebb_runtime::Moment;
-use ebb_types::{Result, SessionId, bail};
+use ebb_types::{RequestId, Result, SessionId, bail};
 use ebb_wire::pb;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
-/// Calls of one session at a time: a client fetches ahead and writes ahead by far less.
+use crate::requests::RequestName;
+
+/// Most calls of one session at a time. A client fetches ahead and writes ahead by far less.
 const SESSION_MAX: usize = 256;
 
 /// An answer, and the bytes beside it.
@@ -34,7 +39,7 @@ pub struct Hold {
     given_up: AtomicBool,
     kept: Mutex<Option<Kept>>,
     filled: Notify,
-    /// Room for the call or its answer, whichever is larger, for as long as either is here.
+    /// Room for the call or its answer, whichever is larger, as long as one of them is here.
     _room: OwnedSemaphorePermit,
 }
 
@@ -62,84 +67,92 @@ impl Hold {
         }
     }
 
-    /// Puts the answer in, if there is none.
+    /// Sets the answer, if there is none.
     pub fn fill(&self, kept: Kept) {
         self.kept.lock().get_or_insert(kept);
         self.filled.notify_waiters();
     }
 
-    /// Whether anybody still waits for the answer at `now`.
+    /// Whether the client still waits for the answer at `now`.
     pub fn is_wanted(&self, now: Moment) -> bool {
         !self.given_up.load(Ordering::Relaxed) && now < *self.until.lock()
     }
 
-    /// The client was heard again: it waits until then.
+    /// Extends the wait: the client has called again.
     fn extend(&self, until: Moment) {
         let mut known = self.until.lock();
+        // Repeated calls overtake each other: an earlier end never shortens the wait.
         *known = until.max(*known);
     }
 }
 
+/// The hold of a call, and whether it is new.
+#[derive(Debug)]
+pub enum Entered {
+    /// The call is to be carried out.
+    New(Arc<Hold>),
+    /// The call was held before.
+    Known(Arc<Hold>),
+}
+
 /// All calls that are held.
 #[derive(Debug, Default)]
-pub struct Holds(BTreeMap<(SessionId, u64), Arc<Hold>>);
+pub struct Holds(BTreeMap<RequestName, Arc<Hold>>);
 
 impl Holds {
-    /// The call of this number, if it is held. Its client waits until `until` now.
-    pub fn find(&self, session: SessionId, request: u64, until: Moment) -> Option<Arc<Hold>> {
-        let hold = self.0.get(&(session, request)).cloned()?;
+    /// The held call of this name. Its client now waits until `until`.
+    pub fn find(&self, name: RequestName, until: Moment) -> Option<Arc<Hold>> {
+        let hold = self.0.get(&name).cloned()?;
         hold.extend(until);
         Some(hold)
     }
 
-    /// Takes a call in. True: it is new, and to be carried out.
+    /// Holds a call, unless it is held.
     ///
     /// Errors: `Overloaded` if the session has too many.
-    pub fn enter(
-        &mut self,
-        session: SessionId,
-        request: u64,
-        until: Moment,
-        room: OwnedSemaphorePermit,
-    ) -> Result<(Arc<Hold>, bool)> {
-        if let Some(hold) = self.find(session, request, until) {
-            return Ok((hold, false));
+    pub fn enter(&mut self, name: RequestName, until: Moment, room: OwnedSemaphorePermit) -> Result<Entered> {
+        if let Some(hold) = self.find(name, until) {
+            return Ok(Entered::Known(hold));
         }
-        if self.0.range((session, 0)..=(session, u64::MAX)).count() >= SESSION_MAX {
-            bail!(Overloaded, "{SESSION_MAX} calls of session {session} are held already");
+        // I-100: a session that never acknowledges fills its own places only.
+        if self.0.range(RequestName::all_of(name.session)).count() >= SESSION_MAX {
+            bail!(Overloaded, "{SESSION_MAX} calls of session {} are held already", name.session);
         }
         let hold = Arc::new(Hold::new(until, room));
-        self.0.insert((session, request), Arc::clone(&hold));
-        Ok((hold, true))
+        let before = self.0.insert(name, Arc::clone(&hold));
+        assert!(before.is_none(), "{name:?} is held twice: its first caller would wait for ever");
+        Ok(Entered::New(hold))
     }
 
-    /// The client of a session waits for no answer below `acknowledged` any more.
-    pub fn acknowledge(&mut self, session: SessionId, acknowledged: u64) {
-        let taken: Vec<_> = self.0.range((session, 0)..(session, acknowledged)).map(|(key, _)| *key).collect();
-        taken.into_iter().for_each(|key| self.forget(key));
+    /// Forgets the answers below `acknowledged`: the session's client waits for none of them.
+    pub fn acknowledge(&mut self, session: SessionId, acknowledged: RequestId) {
+        let range = RequestName::new(session, 0)..RequestName { session, request: acknowledged };
+        let taken: Vec<_> = self.0.range(range).map(|(name, _)| *name).collect();
+        taken.into_iter().for_each(|name| self.forget(name));
     }
 
-    /// Forgets what nobody waits for: patience is over, or the session is.
+    /// Forgets calls whose client's patience is over, or whose session is.
     pub fn sweep(&mut self, now: Moment, lives: impl Fn(SessionId) -> bool) {
         let over =
-            |(key, hold): (&(SessionId, u64), &Arc<Hold>)| (!hold.is_wanted(now) || !lives(key.0)).then_some(*key);
+            |(name, hold): (&RequestName, &Arc<Hold>)| (!hold.is_wanted(now) || !lives(name.session)).then_some(*name);
         let over: Vec<_> = self.0.iter().filter_map(over).collect();
-        over.into_iter().for_each(|key| self.forget(key));
+        over.into_iter().for_each(|name| self.forget(name));
     }
 
-    fn forget(&mut self, key: (SessionId, u64)) {
-        if let Some(hold) = self.0.remove(&key) {
+    fn forget(&mut self, name: RequestName) {
+        if let Some(hold) = self.0.remove(&name) {
+            // The task of the call looks at this before it sends the call.
             hold.given_up.store(true, Ordering::Relaxed);
         }
     }
 
-    /// How many there are.
+    /// Number of calls that are held.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether no call is held.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -164,7 +177,10 @@ mod tests {
 
     fn enter(holds: &mut Holds, memory: &Arc<Semaphore>, session: SessionId, request: u64) -> (Arc<Hold>, bool) {
         let room = Arc::clone(memory).try_acquire_many_owned(10).unwrap();
-        holds.enter(session, request, at(30), room).unwrap()
+        match holds.enter(RequestName::new(session, request), at(30), room).unwrap() {
+            Entered::New(hold) => (hold, true),
+            Entered::Known(hold) => (hold, false),
+        }
     }
 
     #[test]
@@ -179,7 +195,7 @@ mod tests {
         enter(&mut holds, &memory, ONE, 2);
         enter(&mut holds, &memory, TWO, 1);
         assert_eq!((holds.len(), memory.available_permits()), (3, 70));
-        holds.acknowledge(ONE, 2);
+        holds.acknowledge(ONE, RequestId::new(2));
         assert!(!first.is_wanted(at(0)), "who carries it out is told");
         drop(first);
         assert_eq!((holds.len(), memory.available_permits()), (2, 80), "another session's are its own");
@@ -192,7 +208,7 @@ mod tests {
         let (patient, _) = enter(&mut holds, &memory, ONE, 1);
         enter(&mut holds, &memory, ONE, 2);
         enter(&mut holds, &memory, TWO, 1);
-        assert!(holds.find(ONE, 1, at(60)).is_some());
+        assert!(holds.find(RequestName::new(ONE, 1), at(60)).is_some());
         holds.sweep(at(10), |session| session == ONE);
         assert_eq!(holds.len(), 2, "a session is over");
         holds.sweep(at(30), |_| true);
@@ -205,7 +221,7 @@ mod tests {
         let mut holds = Holds::default();
         (1..=SESSION_MAX as u64).for_each(|request| drop(enter(&mut holds, &memory, ONE, request)));
         let room = Arc::clone(&memory).try_acquire_many_owned(10).unwrap();
-        assert_eq!(holds.enter(ONE, 1000, at(30), room).unwrap_err().kind(), ErrorKind::Overloaded);
+        assert_eq!(holds.enter(RequestName::new(ONE, 1000), at(30), room).unwrap_err().kind(), ErrorKind::Overloaded);
         assert!(enter(&mut holds, &memory, TWO, 1).1);
     }
 }

@@ -1,4 +1,4 @@
-//! A proxy in another service's process: started when the master answers, ended in good order.
+//! A proxy in another service's process. It starts when the master answers, and ends in good order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use crate::options::ProxyOptions;
 use crate::proxy::Proxy;
 
-/// Between attempts to start.
+/// Pause between attempts to start.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A proxy that is running or about to. Without it files stay exclusive, so its host need not wait for it.
+/// A proxy that runs, or is about to. Without it, files stay exclusive. So its host need not wait for it.
 #[derive(Debug)]
 pub struct Hosted {
     starting: Task<()>,
@@ -21,7 +21,7 @@ pub struct Hosted {
 }
 
 impl Hosted {
-    /// Starts a proxy, for as many attempts as it takes.
+    /// Starts a proxy, with as many attempts as needed.
     #[must_use]
     pub fn start(runtime: &Runtime, options: ProxyOptions) -> Self {
         let proxy = Arc::new(Mutex::new(None));
@@ -41,7 +41,7 @@ impl Hosted {
         Self { starting, proxy }
     }
 
-    /// Ends it; everything that it holds is given back.
+    /// Stops the proxy. It gives back everything that it holds.
     pub async fn stop(self) -> Result<()> {
         self.starting.abort();
         let proxy = self.proxy.lock().take();

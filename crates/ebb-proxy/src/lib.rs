@@ -34,7 +34,7 @@
 //! time for which this holds whatever happens ([`beliefs`]).
 //!
 //! Reading order:
-//! - [`options`], [`beliefs`], [`sessions`];
+//! - [`options`], [`requests`], [`beliefs`], [`sessions`];
 //! - the pure parts: [`results`], [`ranges`], [`uses`], [`unsynced`], [`unheard`], [`tickets`] (direct writes in
 //!   transit);
 //! - `file`, `files` (which files are held), `ended` (files given back), `carry` (operations);
@@ -55,6 +55,7 @@ pub mod options;
 pub mod proxy;
 pub mod ranges;
 mod relay;
+pub mod requests;
 pub mod results;
 pub mod sessions;
 mod stopover;

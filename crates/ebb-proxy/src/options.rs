@@ -1,4 +1,4 @@
-//! What an operator may set.
+//! Settings for operators.
 
 use std::time::Duration;
 
@@ -15,42 +15,41 @@ pub struct ProxyOptions {
     pub listen: String,
     /// Cluster, secret, host and role ("proxy") of this process.
     pub identity: Identity,
-    /// What it is called in the cluster, from one process to the next: files go by it.
+    /// Name of the proxy in the cluster. It is the same for each process of it, and files are assigned by it.
     pub name: String,
-    /// Whether a client's session lives, as the master has it; none: masters elsewhere are asked.
+    /// The master's own answer whether a client's session lives. Without it, the masters are asked over the network.
     pub sessions: Option<Sessions>,
-    /// A file that no more than one client has used for so long goes back to exclusive leases. Three seconds: far longer
-    /// than the pauses of programs that take turns, short enough that a program that is left alone is soon fast again.
+    /// A file that at most one client has used for so long goes back to exclusive leases. The default is three seconds.
+    /// This is far longer than the pauses of programs that take turns. It is short enough that a program that is left
+    /// alone is soon fast again.
     pub quiet_time: Duration,
-    /// How often the master is told where this proxy is. A new master process hears of it that much later.
+    /// Interval of registrations at the masters. A new master process knows the proxy after this time.
     pub register_every: Duration,
-    /// Files held at a time; further ones stay exclusive.
+    /// Most files that are held at a time. Further ones stay exclusive.
     pub files_max: usize,
-    /// Bytes of operations in memory at a time; further ones wait.
+    /// Most bytes of operations in memory. Further operations wait.
     pub operation_bytes_max: usize,
-    /// Bytes of calls that are held for nodes that sleep, and of answers that wait for their callers, at a time; further
-    /// ones wait.
+    /// Most bytes of held calls, and of answers that wait for their callers. Further calls wait.
     pub held_bytes_max: usize,
-    /// Bytes of replicas on their way between nodes that are never awake together: two of the usual metablocks. Further ones
-    /// are refused, and tried again later.
+    /// Most bytes of replicas on their way between nodes that are never awake together: two of the usual metablocks.
+    /// Further ones are refused, and tried again later.
     pub stopover_bytes_max: usize,
-    /// Bytes of read-ahead and cached blocks.
+    /// Most bytes of prefetched and cached blocks.
     pub read_cache_bytes: usize,
-    /// Bytes that not all members have synced; more makes writers wait.
+    /// Most bytes that some member has not synced. More makes writers wait.
     pub dirty_bytes_max: usize,
     /// Bounds of the server.
     pub server: ServerOptions,
 }
 
 impl ProxyOptions {
-    /// The defaults for the only proxy, in the master's process: an identity, the masters, an address to listen at, and who
-    /// knows which sessions live.
+    /// The defaults for the only proxy, in the master's process.
     #[must_use]
     pub fn new(identity: Identity, masters: Vec<String>, listen: impl Into<String>, sessions: Sessions) -> Self {
         Self { sessions: Some(sessions), ..Self::apart(identity, masters, listen, "proxy") }
     }
 
-    /// The defaults for one in a process of its own, and what it is called.
+    /// The defaults for a proxy in a process of its own, with its name.
     #[must_use]
     pub fn apart(identity: Identity, masters: Vec<String>, listen: impl Into<String>, name: impl Into<String>) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The proxy as a process part: start, stop, and what time brings.
+//! The proxy as a part of a process: start, stop, and periodic work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,18 +16,18 @@ use crate::front::Front;
 use crate::options::ProxyOptions;
 use crate::sessions::Sessions;
 
-/// Between looks at what has become quiet.
+/// Interval at which the proxy looks for quiet files.
 const TEND_EVERY: Duration = Duration::from_millis(500);
-/// Between looks at sessions that have gone silent.
+/// Interval at which the proxy looks for silent sessions.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
-/// One attempt to tell a master where this proxy is.
+/// Deadline of one registration at a master.
 const REGISTER_DEADLINE: Duration = Duration::from_secs(2);
-/// Giving everything back before the end takes no longer: what is not given back by then is recovered.
+/// Most time for giving files back before the end. The leases that are left then are recovered.
 const STOP_MAX: Duration = Duration::from_secs(5);
-/// Clients that wrote come within their commit interval, one second, to hear that it was kept. Those that do not are told, as
-/// after a crash, that it may be lost.
+/// Most time that the end waits for clients that wrote. They call within their commit interval, one second, and learn
+/// that their writes were kept. The others treat them as lost, as after a crash.
 const TELL_MAX: Duration = Duration::from_secs(3);
-/// Between looks whether all have come.
+/// Interval at which the end looks whether all clients have called.
 const TELL_LOOK: Duration = Duration::from_millis(20);
 
 /// A running proxy.
@@ -39,7 +39,7 @@ pub struct Proxy {
     sessions: Sessions,
     masters: Vec<String>,
     register: pb::RegisterProxy,
-    /// Tells masters where this proxy is, again and again.
+    /// Registers the proxy at the masters, again and again.
     registering: Task<()>,
     tasks: Vec<Task<()>>,
     server: Mutex<Option<Task<Result<()>>>>,
@@ -47,17 +47,18 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Opens a session, listens, and tells the master.
+    /// Opens a session, listens, and registers at the master.
     pub async fn start(runtime: Runtime, options: ProxyOptions) -> Result<Self> {
         let counters = Counters::default();
         let connector = Connector::new(runtime.clone(), options.identity.clone(), counters.clone());
         let mut own = ClientOptions::new(options.masters.clone(), options.identity.host.clone(), "proxy");
         own.read_cache_bytes = options.read_cache_bytes;
         own.dirty_bytes_max = options.dirty_bytes_max;
-        // Names are none of its business, and its death would make others wait.
+        // It uses no names, and if it kept some, its death would make others wait.
         own.keep_names = false;
         own.short_circuit = false;
-        // First: where nobody can be listened to, every attempt would leave a session behind.
+        // Ordering: it listens first. Otherwise, with a port in use, each attempt to start would leave a session
+        // behind.
         let listener = runtime.listen(&options.listen).await?;
         let client = Client::connect(runtime.clone(), connector, own).await?;
         let address = listener.address();
@@ -78,7 +79,7 @@ impl Proxy {
         let (stop, stopped) = oneshot::channel();
         let stopping = async move {
             if stopped.await.is_err() {
-                // Nobody will ask: it serves until its process ends.
+                // No stop will come: it serves until its process ends.
                 std::future::pending::<()>().await;
             }
         };
@@ -113,14 +114,14 @@ impl Proxy {
         Ok(Self { runtime, client, files, address, sessions, masters, register, registering, tasks, server, stop })
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Gives all files back with everything synced, answers what is under way, and ends the session. Clients are told that
-    /// their writes were kept, before the server ends.
+    /// Gives all files back with everything synced, answers what is under way, and ends the session. Before the server
+    /// ends, clients learn that their writes were kept.
     pub async fn stop(&self) -> Result<()> {
         self.registering.abort();
         self.say_that_it_leaves().await;
@@ -129,7 +130,7 @@ impl Proxy {
             self.files.leave().await;
             Ok(())
         };
-        // What could not be given back is tried once more with the session's end.
+        // The end of the session tries the rest once more.
         if let Err(error) = self.runtime.timeout(STOP_MAX, what, given_back).await {
             tracing::warn!(%error, "this proxy is to end");
         }
@@ -138,7 +139,7 @@ impl Proxy {
             task.abort();
         }
         if let Some(stop) = self.stop.lock().take() {
-            // The server may have ended by itself.
+            // The send fails if the server has ended by itself.
             let _ = stop.send(());
         }
         let server = self.server.lock().take();
@@ -150,14 +151,14 @@ impl Proxy {
         ended
     }
 
-    /// From now on the masters send clients to other proxies.
+    /// Asks the masters to send clients to other proxies from now on.
     async fn say_that_it_leaves(&self) {
         let register =
             pb::RegisterProxy { session: self.client.session().raw(), leaving: true, ..self.register.clone() };
         tell_masters(&self.client, &self.masters, &register).await;
     }
 
-    /// Waits until all that have cause to come have heard that everything was kept, and for no longer than it may take.
+    /// Waits until all clients that wrote have learnt that their writes were kept, but for [`TELL_MAX`] at most.
     async fn tell_all(&self) {
         let started = self.runtime.now();
         let lives = |session| self.sessions.may_live(session);
@@ -181,7 +182,7 @@ impl std::fmt::Debug for Proxy {
     }
 }
 
-/// Tells the master again and again: a new process of it, or of its group, has not heard; and the session may be new.
+/// Registers at the masters again and again: a new master process does not know this proxy, and its session may be new.
 async fn keep_registered(client: Client, runtime: Runtime, options: ProxyOptions, mut register: pb::RegisterProxy) {
     loop {
         register.session = client.session().raw();
@@ -190,7 +191,7 @@ async fn keep_registered(client: Client, runtime: Runtime, options: ProxyOptions
     }
 }
 
-/// Tells the first master that answers.
+/// Sends the registration to the first master that answers.
 async fn tell_masters(client: &Client, masters: &[String], register: &pb::RegisterProxy) {
     for master in masters {
         match client.connector().channel(master).call(register, REGISTER_DEADLINE).await {

@@ -1,6 +1,7 @@
-//! Which operations on a file may go on at a time: those before them in the queue do not overlap, or both only read.
+//! Which operations on a file may run at a time. An operation runs when no earlier one that is still in the queue
+//! overlaps it, or both only read.
 //!
-//! First come, first served, so that a stream of readers cannot keep a writer waiting.
+//! The order is first come, first served. So a stream of readers cannot keep a writer waiting.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,11 +12,12 @@ use tokio::sync::Notify;
 /// What an operation does to its range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Use {
-    /// Looks at it.
+    /// It reads the range.
     Reads,
-    /// Changes it.
+    /// It changes the range.
     Changes,
-    /// Will change it, when it is told to: keeps its place before later changes, and is in nobody's way who reads.
+    /// It will change the range later ([`Taken::act`]). It keeps its place before later changes, and excludes no
+    /// readers.
     Intends,
 }
 
@@ -25,7 +27,7 @@ impl Use {
     }
 }
 
-/// A whole file: for what depends on its end.
+/// The whole file, for operations that depend on its end.
 pub const WHOLE: Range<u64> = 0..u64::MAX;
 
 /// The queue, as a plain value.
@@ -40,7 +42,7 @@ struct Entry {
     number: u64,
     range: Range<u64>,
     what: Use,
-    /// It has its turn.
+    /// It is running.
     is_going: bool,
 }
 
@@ -53,37 +55,53 @@ impl Entry {
 
 impl Queue {
     fn enter(&mut self, range: Range<u64>, what: Use) -> u64 {
+        assert!(range.start <= range.end, "a range that ends before it starts excludes no operation: {range:?}");
         self.next += 1;
         self.entries.push(Entry { number: self.next, range, what, is_going: false });
         self.next
     }
 
     fn may_go(&self, number: u64) -> bool {
-        let Some(place) = self.entries.iter().position(|entry| entry.number == number) else { return true };
+        let place = self.entries.iter().position(|entry| entry.number == number);
+        let place = place.expect("an operation asks for its turn only while it is in the queue");
+        // Numbers rise along the queue, so the entries before this one are the earlier ones.
         let (before, own) = (&self.entries[..place], &self.entries[place]);
-        // Who came later and reads may have got its turn before this one said that it changes something.
+        // A later reader may have started before this operation turned into a change.
         let behind = self.entries[place + 1..].iter().filter(|entry| entry.is_going);
         before.iter().chain(behind).all(|entry| !entry.is_in_the_way_of(own))
     }
 
-    /// Takes its turn, if it may.
+    /// Lets an operation run, if it may.
     fn try_go(&mut self, number: u64) -> bool {
         let may = self.may_go(number);
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.number == number) {
+            // An operation that runs keeps its turn: a later intention may have turned into a change in front of it.
             entry.is_going |= may;
         }
+        debug_assert!(self.is_exclusive(), "operations that exclude each other run together: {:?}", self.entries);
         may
     }
 
-    /// What was intended is to be done, in the place that it has.
+    /// Whether no two running operations exclude each other (I-41).
+    fn is_exclusive(&self) -> bool {
+        let running: Vec<&Entry> = self.entries.iter().filter(|entry| entry.is_going).collect();
+        let is_alone = |(at, one): (usize, &&Entry)| !running[at + 1..].iter().any(|other| one.is_in_the_way_of(other));
+        running.iter().enumerate().all(is_alone)
+    }
+
+    /// Turns an intended change into a change, in the place that it has in the queue.
     fn act(&mut self, number: u64) {
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.number == number) {
+            assert!(entry.what == Use::Intends, "a change that was not intended: {entry:?}");
+            // It has to wait again: readers were let in beside the intention.
             (entry.what, entry.is_going) = (Use::Changes, false);
         }
     }
 
     fn leave(&mut self, number: u64) {
+        let before = self.entries.len();
         self.entries.retain(|entry| entry.number != number);
+        assert!(self.entries.len() + 1 == before, "operation {number} leaves the queue and was not in it");
     }
 }
 
@@ -95,7 +113,7 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Waits until a range may be used so.
+    /// Waits until the range may be used in this way.
     ///
     /// Cancel-safety: dropped while it waits, it leaves the queue.
     pub async fn wait_for_range(self: &Arc<Self>, range: Range<u64>, what: Use) -> Taken {
@@ -123,7 +141,8 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Does what was intended, once everything that overlaps and was there before is over, and nobody reads there.
+    /// Waits until the intended change may be made: every earlier operation that overlaps it is over, and no reader is
+    /// there.
     pub async fn act(&self) {
         self.ranges.queue.lock().act(self.number);
         self.turn().await;
@@ -133,6 +152,7 @@ impl Taken {
         loop {
             let left = self.ranges.left.notified();
             tokio::pin!(left);
+            // Ordering: enabled before the queue is asked. An operation that leaves in between then wakes this one.
             left.as_mut().enable();
             if self.ranges.queue.lock().try_go(self.number) {
                 return;
@@ -144,6 +164,7 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
+        // Ordering: out of the queue first, as a woken operation looks at once.
         self.ranges.queue.lock().leave(self.number);
         self.ranges.left.notify_waiters();
     }

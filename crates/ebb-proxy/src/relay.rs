@@ -1,7 +1,8 @@
-//! Calls to block servers that sleep: held, carried out when a node wakes, answered when the caller does.
+//! The relay: calls to block servers that sleep. A call is held, executed when the server's node wakes, and answered
+//! when the caller's node does.
 //!
-//! Nothing is decided here. The member judges a call that was held as it judges any other: it refuses versions, epochs
-//! and lives of replicas that are over, and answers no read below the version that it names.
+//! Nothing is decided here. The member checks a held call like any other. It refuses versions, epochs and lives of
+//! replicas that are over, and answers no read below the named version.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,22 +11,23 @@ use bytes::Bytes;
 use ebb_client::Client;
 use ebb_rpc::{Answer, Payload};
 use ebb_runtime::Runtime;
-use ebb_types::{Error, ErrorKind, Result, SessionId, bail, err};
+use ebb_types::{Error, ErrorKind, RequestId, Result, SessionId, bail, err};
 use ebb_wire::pb;
 use ebb_wire::pb::relay_call::Call;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::holds::{Hold, Holds, Kept};
+use crate::holds::{Entered, Hold, Holds, Kept};
+use crate::requests::RequestName;
 use crate::sessions::Sessions;
 
-/// Longest that a call is held, whatever patience its caller has: two of the longest intervals in use, and some.
+/// Longest time that a call is held, whatever patience its caller has: twice the longest usual interval, and some.
 const PATIENCE_MAX: Duration = Duration::from_secs(3600);
-/// Largest payload there or back: as large as a frame's may be.
+/// Largest payload of a call or an answer: the largest payload of a frame.
 const BYTES_MAX: u64 = 16 << 20;
-/// Counted for each call beyond its bytes.
+/// Memory that is counted for each call, beyond its bytes.
 const OVERHEAD: usize = 1024;
-/// Members of a set are few.
+/// Most members that a call names.
 const MEMBERS_MAX: usize = 64;
 
 /// Holds calls and relays them.
@@ -34,23 +36,23 @@ pub(crate) struct Relay {
     client: Client,
     sessions: Sessions,
     holds: Arc<Mutex<Holds>>,
-    /// Bytes of calls and answers in memory.
+    /// Budget of bytes of calls and answers in memory.
     memory: Arc<Semaphore>,
     memory_max: usize,
 }
 
 impl Relay {
-    /// With room for so many bytes of calls and answers at a time.
+    /// A relay with room for this many bytes of calls and answers at a time.
     pub fn new(runtime: Runtime, client: Client, sessions: Sessions, memory_max: usize) -> Self {
         let memory_max = memory_max.clamp(BYTES_MAX as usize + OVERHEAD, u32::MAX as usize);
         let memory = Arc::new(Semaphore::new(memory_max));
         Self { runtime, client, sessions, holds: Arc::default(), memory, memory_max }
     }
 
-    /// Answers a call that is held: when it has been carried out, or `Timeout` before `deadline`; it stays held then.
+    /// Answers a held call when it has been executed. Fails with `Timeout` before `deadline`, and the call stays held.
     pub async fn answer(&self, call: pb::RelayCall, payload: Bytes, deadline: Duration) -> Result<Answer> {
         let session = SessionId::new(call.session);
-        self.holds.lock().acknowledge(session, call.acknowledged);
+        self.holds.lock().acknowledge(session, RequestId::new(call.acknowledged));
         if call.request == 0 {
             return Ok(Answer::new(&pb::RelayReply::default()));
         }
@@ -65,28 +67,33 @@ impl Relay {
         let session = SessionId::new(call.session);
         let patience = Duration::from_millis(call.patience_ms.into()).min(PATIENCE_MAX);
         let until = self.runtime.now().after(patience);
-        if let Some(hold) = self.holds.lock().find(session, call.request, until) {
+        let name = RequestName::new(session, call.request);
+        if let Some(hold) = self.holds.lock().find(name, until) {
             return Ok(hold);
         }
         self.sessions.check(session).await?;
         let bytes = check(&call, &payload)?;
         let room = self.room(bytes, deadline).await?;
-        let (hold, is_new) = self.holds.lock().enter(session, call.request, until, room)?;
-        if is_new {
-            let errand = Errand {
-                runtime: self.runtime.clone(),
-                client: self.client.clone(),
-                sessions: self.sessions.clone(),
-                session,
-                hold: Arc::clone(&hold),
-            };
-            // A task of its own: the caller may fall asleep, and the call is carried out all the same.
-            self.runtime.spawn("a call that is held", errand.run(call, payload));
-        }
+        // Ordering: entered after the wait for room, as the same call may have been entered meanwhile.
+        let entered = self.holds.lock().enter(name, until, room)?;
+        let hold = match entered {
+            Entered::Known(hold) => return Ok(hold),
+            Entered::New(hold) => hold,
+        };
+        let errand = Errand {
+            runtime: self.runtime.clone(),
+            client: self.client.clone(),
+            sessions: self.sessions.clone(),
+            session,
+            hold: Arc::clone(&hold),
+        };
+        // A task of its own: the caller may fall asleep, and the call is carried out all the same.
+        self.runtime.spawn("a call that is held", errand.run(call, payload));
         Ok(hold)
     }
 
     async fn room(&self, bytes: usize, deadline: Duration) -> Result<OwnedSemaphorePermit> {
+        // A call larger than all of the room waits for all of it, instead of for ever.
         let permits = u32::try_from(bytes.min(self.memory_max)).unwrap_or(u32::MAX);
         let taking = async {
             let taken = Arc::clone(&self.memory).acquire_many_owned(permits).await;
@@ -96,7 +103,7 @@ impl Relay {
         waited.map_err(|error| if error.kind() == ErrorKind::Timeout { full(self.memory_max) } else { error })
     }
 
-    /// Forgets what nobody waits for any more. To be called every now and then.
+    /// Forgets calls that no client waits for. The caller runs it periodically.
     pub fn sweep(&self) {
         let lives = |session| self.sessions.may_live(session);
         self.holds.lock().sweep(self.runtime.now(), lives);
@@ -107,7 +114,7 @@ fn full(bytes: usize) -> Error {
     err!(Overloaded, "calls that are held fill the {bytes} bytes that there are for them")
 }
 
-/// A call on its way.
+/// The execution of one held call.
 struct Errand {
     runtime: Runtime,
     client: Client,
@@ -132,10 +139,10 @@ impl Errand {
         });
     }
 
-    /// Whether it may still be carried out.
+    /// Refuses a call that may not be executed any more.
     ///
-    /// Ordering: with its session a client loses its leases, and whoever gets them next may go on with the same replicas.
-    /// The epoch fences what was sent before; what was not sent yet is not sent any more.
+    /// Ordering: with its session a client loses its leases, and their next holder may use the same replicas. The epoch
+    /// fences off calls that were sent before. Calls that were not sent yet are not sent any more (I-54).
     async fn may(&self) -> Result<()> {
         self.sessions.check(self.session).await?;
         if !self.hold.is_wanted(self.runtime.now()) {
@@ -145,7 +152,7 @@ impl Errand {
     }
 }
 
-/// Bytes that a call, or its answer, takes here.
+/// Bytes of memory for a call or its answer. Refuses a malformed call.
 fn check(call: &pb::RelayCall, payload: &Bytes) -> Result<usize> {
     if call.members.is_empty() || call.members.len() > MEMBERS_MAX {
         bail!(Invalid, "a call is held for one to {MEMBERS_MAX} members, not for {}", call.members.len());

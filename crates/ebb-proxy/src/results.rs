@@ -1,30 +1,32 @@
-//! Operations are carried out once: what was answered is remembered until its client has taken the answer.
+//! Results of operations. Each operation is executed once: its answer is kept until its client has it.
 //!
-//! A client numbers its requests and says with each one below which number it waits for no answer any more. Between that
-//! *floor* and its newest request it has a bounded window. A request in the window is new, under way or answered; one
-//! below the floor is late, nobody waits for it, and it is refused.
+//! A client numbers its requests. Each one names the *floor*: the client waits for no answer below it. Between the
+//! floor and the newest request there is a bounded window. A request in the window is new, under way or answered. A
+//! request below the floor is late, and is refused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_runtime::Moment;
-use ebb_types::{InodeId, Result, SessionId, bail};
+use ebb_types::{InodeId, RequestId, Result, SessionId, bail};
 use ebb_wire::pb;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Requests of one session between the floor and the newest.
+use crate::requests::RequestName;
+
+/// Most requests of one session between the floor and the newest.
 const WINDOW_MAX: usize = 256;
-/// Sessions remembered.
+/// Most sessions that are remembered.
 const SESSIONS_MAX: usize = 1 << 16;
-/// A session that has sent nothing for so long has given up everything: no operation of a client lasts so long.
+/// A session that has sent nothing for so long waits for no answer: no operation of a client takes so long.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
 
 /// The place of one answer.
 #[derive(Debug)]
 pub struct Slot {
-    /// The file that it is about: only then the same number means the same request.
+    /// The file of the request. One number may name only requests about one file.
     inode: InodeId,
     reply: Mutex<Option<pb::SharedOpReply>>,
     filled: Notify,
@@ -44,7 +46,7 @@ impl Slot {
         }
     }
 
-    /// Puts the answer in, if there is none.
+    /// Sets the answer, if there is none.
     pub fn fill(&self, reply: pb::SharedOpReply) {
         self.reply.lock().get_or_insert(reply);
         self.filled.notify_waiters();
@@ -55,16 +57,16 @@ impl Slot {
     }
 }
 
-/// What a request is.
+/// State of a request.
 #[derive(Debug)]
 pub enum Place {
-    /// New: to be carried out, and the slot to be filled.
+    /// New. The caller executes it, and fills the slot.
     New(Arc<Slot>),
     /// Under way or done.
     Known(Arc<Slot>),
 }
 
-/// What all sessions were answered.
+/// The answers to all sessions.
 #[derive(Debug, Default)]
 pub struct Results {
     sessions: BTreeMap<SessionId, Answers>,
@@ -72,33 +74,27 @@ pub struct Results {
 
 #[derive(Debug)]
 struct Answers {
-    floor: u64,
-    slots: BTreeMap<u64, Arc<Slot>>,
+    floor: RequestId,
+    slots: BTreeMap<RequestId, Arc<Slot>>,
     heard: Moment,
 }
 
 impl Results {
-    /// Looks for a request's answer without taking a place for it.
+    /// Finds the slot of a request. It makes none.
     ///
-    /// Errors: `Stale` below the floor, `Invalid` if the number was another file's.
-    pub fn find(&mut self, session: SessionId, request: u64, inode: InodeId, now: Moment) -> Result<Option<Arc<Slot>>> {
-        let Some(answers) = self.sessions.get_mut(&session) else { return Ok(None) };
-        // Who asks again has not given up, however long it takes: where members sleep that may be long.
+    /// Errors: `Stale` below the floor, `Invalid` if the number belongs to another file.
+    pub fn find(&mut self, name: RequestName, inode: InodeId, now: Moment) -> Result<Option<Arc<Slot>>> {
+        let Some(answers) = self.sessions.get_mut(&name.session) else { return Ok(None) };
+        // A client that asks again still waits. If members sleep, this may take long.
         answers.heard = now;
-        answers.find(session, request, inode)
+        answers.find(name, inode)
     }
 
-    /// Takes the place of a request, or finds that it has one. `acknowledged`: no answer below it is waited for.
+    /// Makes the slot of a request, or finds it. The client waits for no answer below `acknowledged`.
     ///
     /// Errors: as [`Results::find`], and `Overloaded` if the session's window, or the table, is full.
-    pub fn enter(
-        &mut self,
-        session: SessionId,
-        request: u64,
-        acknowledged: u64,
-        inode: InodeId,
-        now: Moment,
-    ) -> Result<Place> {
+    pub fn enter(&mut self, name: RequestName, acknowledged: RequestId, inode: InodeId, now: Moment) -> Result<Place> {
+        let RequestName { session, request } = name;
         if !self.sessions.contains_key(&session) && self.sessions.len() >= SESSIONS_MAX {
             bail!(Overloaded, "the proxy serves {SESSIONS_MAX} sessions already");
         }
@@ -109,14 +105,16 @@ impl Results {
         });
         answers.heard = now;
         answers.raise_floor(acknowledged);
-        if let Some(slot) = answers.find(session, request, inode)? {
+        if let Some(slot) = answers.find(name, inode)? {
             return Ok(Place::Known(slot));
         }
         if answers.slots.len() >= WINDOW_MAX {
             bail!(Overloaded, "session {session} has {WINDOW_MAX} requests whose answers it has not taken");
         }
         let slot = Arc::new(Slot { inode, reply: Mutex::default(), filled: Notify::new() });
-        answers.slots.insert(request, Arc::clone(&slot));
+        // I-39: the slot is taken before the work starts, so a repeated request finds it and waits.
+        let before = answers.slots.insert(request, Arc::clone(&slot));
+        assert!(before.is_none(), "{name:?} would be carried out twice");
         Ok(Place::New(slot))
     }
 
@@ -129,20 +127,22 @@ impl Results {
 }
 
 impl Answers {
-    fn raise_floor(&mut self, acknowledged: u64) {
+    fn raise_floor(&mut self, acknowledged: RequestId) {
         if acknowledged > self.floor {
             self.floor = acknowledged;
             self.slots = self.slots.split_off(&acknowledged);
         }
+        debug_assert!(self.slots.keys().all(|request| *request >= self.floor), "an answer below the floor is kept");
     }
 
-    fn find(&self, session: SessionId, request: u64, inode: InodeId) -> Result<Option<Arc<Slot>>> {
+    fn find(&self, name: RequestName, inode: InodeId) -> Result<Option<Arc<Slot>>> {
+        let RequestName { session, request } = name;
         if request < self.floor {
-            bail!(Stale, "request {request} of session {session} is late: its answer was taken or given up");
+            bail!(Stale, "{request} of session {session} is late: its answer was taken or given up");
         }
         match self.slots.get(&request) {
             Some(slot) if slot.inode != inode => {
-                bail!(Invalid, "request {request} of session {session} was about {}, not {inode}", slot.inode)
+                bail!(Invalid, "{request} of session {session} was about {}, not {inode}", slot.inode)
             }
             slot => Ok(slot.cloned()),
         }
@@ -159,7 +159,7 @@ mod tests {
     const FILE: InodeId = InodeId::new(7);
 
     fn enter(results: &mut Results, request: u64, acknowledged: u64) -> Result<Place> {
-        results.enter(ONE, request, acknowledged, FILE, Moment::default())
+        results.enter(RequestName::new(ONE, request), RequestId::new(acknowledged), FILE, Moment::default())
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
         let next = WINDOW_MAX as u64 + 1;
         assert_eq!(enter(&mut results, next, 1).unwrap_err().kind(), ErrorKind::Overloaded);
         assert!(matches!(enter(&mut results, next, 2), Ok(Place::New(_))));
-        let other = results.enter(ONE, next, 2, InodeId::new(8), Moment::default());
+        let other = results.enter(RequestName::new(ONE, next), RequestId::new(2), InodeId::new(8), Moment::default());
         assert_eq!(other.unwrap_err().kind(), ErrorKind::Invalid);
     }
 
@@ -195,10 +195,10 @@ mod tests {
         let late = Moment::default().after(FORGET_AFTER);
         results.sweep(late);
         slot.fill(pb::SharedOpReply::default());
-        assert!(results.find(ONE, 1, FILE, late).unwrap().is_some());
+        assert!(results.find(RequestName::new(ONE, 1), FILE, late).unwrap().is_some());
         results.sweep(late.after(FORGET_AFTER - Duration::from_secs(1)));
-        assert!(results.find(ONE, 1, FILE, late).unwrap().is_some(), "it was asked for a while ago");
+        assert!(results.find(RequestName::new(ONE, 1), FILE, late).unwrap().is_some(), "it was asked for a while ago");
         results.sweep(late.after(FORGET_AFTER));
-        assert!(results.find(ONE, 1, FILE, late).unwrap().is_none());
+        assert!(results.find(RequestName::new(ONE, 1), FILE, late).unwrap().is_none());
     }
 }

@@ -1,10 +1,10 @@
-//! Whose operations are carried out: those of sessions that the master has not ended.
+//! Sessions whose operations are executed: those that the master has not ended.
 //!
-//! With its session a client loses its locks, and what it has sent before may still be on its way. Under a lease of its
-//! own an epoch fences that off. Here the lease is the proxy's and stands, so the proxy looks, when an operation's turn
-//! has come, whether its session lives. In the master's process it asks the master itself. In a process of its own it goes
-//! by what the master has told it lately ([`crate::beliefs`]), and asks if that is too old; the master lets a session end
-//! only when no proxy can believe in it any more.
+//! With its session a client loses its locks, and its earlier requests may still be on their way. Under the client's
+//! own lease, the epoch fences them off. Here the lease is the proxy's and goes on. So the proxy checks, when an
+//! operation has its turn, whether its session lives. A proxy in the master's process asks the master itself. A proxy
+//! in a process of its own uses the master's last answers ([`crate::beliefs`]), and asks if they are too old. The
+//! master ends a session only when no proxy can believe in it any more.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,20 +18,20 @@ use parking_lot::Mutex;
 
 use crate::beliefs::{Beliefs, Verdict};
 
-/// One question to a master.
+/// Deadline of one question to a master.
 const ASK: Duration = Duration::from_secs(1);
-/// Between attempts to ask.
+/// Pause between attempts to ask.
 const PAUSE: Duration = Duration::from_millis(100);
-/// An operation waits no longer for the master's word.
+/// Longest time that an operation waits for a master's answer.
 const WAIT_MAX: Duration = Duration::from_secs(15);
-/// Who is in use is asked about so long before the master's word is too old.
+/// A session in use is asked about this long before the master's answer is too old.
 const AHEAD: Duration = Duration::from_secs(1);
-/// Between looks at what will be too old.
+/// Interval at which the proxy looks for answers that will be too old.
 const LOOK: Duration = Duration::from_millis(250);
-/// Sessions in one question.
+/// Most sessions of one question.
 const ASKED_MAX: usize = 1000;
 
-/// Tells whether a session lives.
+/// The source of the answer whether a session lives.
 #[derive(Clone)]
 pub struct Sessions(Source);
 
@@ -42,20 +42,22 @@ enum Source {
 }
 
 impl Sessions {
-    /// As `lives` has it, which is asked for each operation and must answer at once. It must say "no" before anybody can
-    /// be given what the session had: so it is the master's own word, not an answer that was sent.
+    /// Asks `lives`, for each operation. It has to answer at once. It has to say "no" before any other session can get
+    /// what the session had. So it is the master's own state, not an answer that was sent.
     #[must_use]
     pub fn new(lives: impl Fn(SessionId) -> bool + Send + Sync + 'static) -> Self {
         Self(Source::Here(Arc::new(lives)))
     }
 
-    /// As the masters tell it over the network.
+    /// Asks the masters over the network.
     pub(crate) fn told(runtime: Runtime, client: Client, masters: Vec<String>) -> Self {
         let told = Told { runtime, client, masters, beliefs: Mutex::default(), asking: tokio::sync::Mutex::default() };
         Self(Source::Told(Arc::new(told)))
     }
 
-    /// Errors: `SessionExpired`; `Unavailable` if no master says anything for long.
+    /// Refuses an operation of a session that is over.
+    ///
+    /// Errors: `SessionExpired`; `Unavailable` if no master answers for long.
     pub async fn check(&self, session: SessionId) -> Result<()> {
         let lives = match &self.0 {
             Source::Here(lives) => lives(session),
@@ -67,7 +69,7 @@ impl Sessions {
         bail!(SessionExpired, "session {session} is over, and its locks with it; nothing was done")
     }
 
-    /// Whether it may live, as far as is known here: nobody is asked.
+    /// Whether the session may live, as far as is known here. No master is asked.
     #[must_use]
     pub fn may_live(&self, session: SessionId) -> bool {
         match &self.0 {
@@ -76,8 +78,8 @@ impl Sessions {
         }
     }
 
-    /// Asks about those in use before they have to wait for it. Runs as long as the proxy; where the master is asked
-    /// itself there is nothing to do.
+    /// Asks about sessions in use, before an operation has to wait for the answer. Runs as long as the proxy. In the
+    /// master's process it has nothing to do.
     pub(crate) async fn keep(self) {
         let Source::Told(told) = self.0 else { return };
         loop {
@@ -102,13 +104,13 @@ impl fmt::Debug for Sessions {
     }
 }
 
-/// What the masters have told.
+/// Answers of the masters.
 struct Told {
     runtime: Runtime,
     client: Client,
     masters: Vec<String>,
     beliefs: Mutex<Beliefs>,
-    /// One question at a time: who waits for it finds the answer.
+    /// One question at a time. An operation that waits for it finds the answer.
     asking: tokio::sync::Mutex<()>,
 }
 
@@ -142,7 +144,7 @@ impl Told {
         }
     }
 
-    /// Asks the first master that answers. One that does not know this proxy's own session says nothing.
+    /// Asks the first master that answers. A master that does not know this proxy's session refuses.
     async fn ask(&self, sessions: &[SessionId]) -> Result<()> {
         let call = pb::VouchSessions {
             proxy: self.client.session().raw(),

@@ -1,9 +1,10 @@
-//! Replicas on their way between nodes that are never awake together: fetched from the one while it is awake, kept here, and
-//! pulled by the other when it wakes (BlinkFS, Sec. 4.2: "node to node if both are awake, else via the proxy").
+//! Replicas on their way between nodes that are never awake together. The proxy fetches a replica while its node is
+//! awake. The other node pulls it when it wakes (BlinkFS, Sec. 4.2: "node to node if both are awake, else via the
+//! proxy").
 //!
-//! What is kept is a metablock at one version, and bytes of a version never change: whoever pulls it, however late, judges by
-//! version and epoch whether it is still wanted. So nothing is fenced here, and nothing must survive this process: without it
-//! the master has it fetched again.
+//! The proxy keeps a metablock at one version, and the bytes of a version never change. The node that pulls it checks
+//! by version and epoch whether it still needs it. So nothing is fenced here. Nothing has to survive this process
+//! either: the master has it fetched again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,29 +14,42 @@ use bytes::Bytes;
 use ebb_client::Client;
 use ebb_rpc::{Answer, Payload};
 use ebb_runtime::{Moment, Runtime};
-use ebb_types::{CHUNK_SIZE, Error, Result, Version, bail, err};
+use ebb_types::{CHUNK_SIZE, Error, MetablockId, Result, Version, bail, err};
 use ebb_wire::pb::relay_call::Call as Held;
 use ebb_wire::pb::relay_reply::Answer as Told;
 use ebb_wire::{convert, pb};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-/// Bytes fetched at once.
+/// Bytes of one fetch.
 const PIECE_BYTES: u64 = 1 << 20;
-/// Longest that a replica is kept, whatever the master asks: two of the longest intervals in use, and some.
+/// Longest time that a replica is kept, whatever the master asks for: twice the longest usual interval, and some.
 const PATIENCE_MAX: Duration = Duration::from_secs(3600);
-/// Counted for each replica beyond its bytes.
+/// Memory that is counted for each replica, beyond its bytes.
 const OVERHEAD: u64 = 1024;
-/// Largest answer: as large as a frame's payload may be.
+/// Largest answer: the largest payload of a frame.
 const READ_MAX: u64 = 16 << 20;
 
-/// What is kept, and on its way here.
+/// Replicas that are here, and replicas on their way here.
 pub(crate) struct Stopovers {
     runtime: Runtime,
     client: Client,
-    kept: Mutex<BTreeMap<(u64, Version), Stopover>>,
+    kept: Mutex<BTreeMap<CopyName, Stopover>>,
     memory: Arc<Semaphore>,
     memory_max: u64,
+}
+
+/// A metablock at one version.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct CopyName {
+    metablock: MetablockId,
+    at: Version,
+}
+
+impl CopyName {
+    fn new(metablock: u64, at: Option<pb::Version>) -> Self {
+        Self { metablock: MetablockId::new(metablock), at: convert::version(at) }
+    }
 }
 
 struct Stopover {
@@ -44,7 +58,7 @@ struct Stopover {
     state: watch::Receiver<State>,
 }
 
-/// How far it is.
+/// State of a replica's fetch.
 #[derive(Clone)]
 enum State {
     OnItsWay,
@@ -52,18 +66,18 @@ enum State {
     Failed(Error),
 }
 
-/// All of a replica: pieces of one size, the last one shorter.
+/// A whole replica, in pieces of one size. The last piece may be shorter.
 struct Replica {
     version: Version,
     length: u64,
     pieces: Vec<Bytes>,
-    /// Of each chunk, as the writer made them.
+    /// Checksum of each chunk, made by the writer.
     checksums: Vec<u32>,
     _memory: OwnedSemaphorePermit,
 }
 
 impl Stopovers {
-    /// With room for so many bytes.
+    /// An empty store, with room for this many bytes.
     pub fn new(runtime: Runtime, client: Client, memory_max: usize) -> Self {
         let memory_max = memory_max.min(u32::MAX as usize);
         Self {
@@ -75,15 +89,16 @@ impl Stopovers {
         }
     }
 
-    /// Answers `FetchReplica`: when it is here, or `Timeout` before `deadline`; it goes on coming then. `Overloaded` if there
-    /// is no room for it.
+    /// Answers `FetchReplica` when the replica is here.
+    ///
+    /// Errors: `Timeout` before `deadline`, and the fetch goes on; `Overloaded` if there is no room.
     pub async fn fetch(&self, call: pb::FetchReplica, deadline: Duration) -> Result<Answer> {
-        let key = (call.metablock, convert::version(call.at));
+        let name = CopyName::new(call.metablock, call.at);
         if call.taken {
-            self.kept.lock().remove(&key);
+            self.kept.lock().remove(&name);
             return Ok(Answer::new(&pb::FetchReplicaReply::default()));
         }
-        let mut state = self.enter(key, call)?;
+        let mut state = self.enter(name, call)?;
         let arrived = async {
             let arrived = state.wait_for(|state| !matches!(state, State::OnItsWay)).await;
             arrived.map(|state| state.clone()).map_err(|_| err!(Unavailable, "fetching a replica was given up"))
@@ -91,10 +106,10 @@ impl Stopovers {
         match self.runtime.timeout(deadline, "the replica is not here yet", arrived).await? {
             State::Here(replica) => Ok(Answer::new(&pb::FetchReplicaReply { length: replica.length })),
             State::Failed(error) => {
-                // Whoever asks again has it tried again.
+                // The next call tries again.
                 let mut kept = self.kept.lock();
-                if kept.get(&key).is_some_and(|stopover| stopover.state.same_channel(&state)) {
-                    kept.remove(&key);
+                if kept.get(&name).is_some_and(|stopover| stopover.state.same_channel(&state)) {
+                    kept.remove(&name);
                 }
                 Err(error)
             }
@@ -102,18 +117,18 @@ impl Stopovers {
         }
     }
 
-    fn enter(&self, key: (u64, Version), call: pb::FetchReplica) -> Result<watch::Receiver<State>> {
+    fn enter(&self, name: CopyName, call: pb::FetchReplica) -> Result<watch::Receiver<State>> {
         let until = self.runtime.now().after(Duration::from_millis(call.patience_ms.into()).min(PATIENCE_MAX));
         let Some(source) = call.source else { bail!(Invalid, "a replica that is to be fetched from nobody") };
         let mut kept = self.kept.lock();
-        if let Some(known) = kept.get_mut(&key) {
-            // Bytes of a version are the same wherever they come from: what is here serves. What waits for a node that the
-            // master has given up meanwhile never comes.
+        if let Some(known) = kept.get_mut(&name) {
+            // I-7: bytes of a version are the same from every source, so a replica that is here serves. A fetch from a
+            // node that the master has given up may never end.
             if known.source == source || !matches!(*known.state.borrow(), State::OnItsWay) {
                 known.until = known.until.max(until);
                 return Ok(known.state.clone());
             }
-            kept.remove(&key);
+            kept.remove(&name);
         }
         let bytes = call.length.saturating_add(OVERHEAD);
         if bytes > self.memory_max {
@@ -125,36 +140,37 @@ impl Stopovers {
         let memory =
             memory.map_err(|_| err!(Overloaded, "replicas on their way fill the {} bytes", self.memory_max))?;
         let (tell, state) = watch::channel(State::OnItsWay);
-        kept.insert(key, Stopover { source, until, state: state.clone() });
+        let before = kept.insert(name, Stopover { source, until, state: state.clone() });
+        assert!(before.is_none(), "{name:?} is fetched twice: its room would be counted twice");
         drop(kept);
         let client = self.client.clone();
-        // A task of its own: who asked may stop waiting, and asks again.
+        // A task of its own: the caller may stop waiting, and call again.
         self.runtime.spawn("fetch a replica", async move {
             let fetched = tokio::select! {
                 biased;
-                // Nobody wants it any more.
+                // No call waits for it any more.
                 () = tell.closed() => return,
-                fetched = fetch(&client, source, key, call.length, memory) => fetched,
+                fetched = fetch(&client, source, name, call.length, memory) => fetched,
             };
             let state = fetched.map_or_else(State::Failed, |replica| State::Here(Arc::new(replica)));
-            // Gone with its last receiver, it is wanted by nobody.
+            // The send fails if no call waits for it any more.
             let _ = tell.send(state);
         });
         Ok(state)
     }
 
-    fn find(&self, metablock: u64, at: Version) -> Result<Arc<Replica>> {
+    fn find(&self, name: CopyName) -> Result<Arc<Replica>> {
         let kept = self.kept.lock();
-        let state = kept.get(&(metablock, at)).map(|stopover| stopover.state.borrow().clone());
+        let state = kept.get(&name).map(|stopover| stopover.state.borrow().clone());
         match state {
             Some(State::Here(replica)) => Ok(replica),
-            _ => bail!(NoReplica, "m{metablock} at {at} is not kept here"),
+            _ => bail!(NoReplica, "{} at {} is not kept here", name.metablock, name.at),
         }
     }
 
-    /// Answers `ReadReplica`: at the version that is named, as it was fetched.
+    /// Answers `ReadReplica`, at exactly the named version.
     pub fn read(&self, call: &pb::ReadReplica) -> Result<Answer> {
-        let replica = self.find(call.metablock, convert::version(call.min_version))?;
+        let replica = self.find(CopyName::new(call.metablock, call.min_version))?;
         let is_whole = call.offset.is_multiple_of(CHUNK_SIZE) && call.length.is_multiple_of(CHUNK_SIZE);
         if !is_whole || call.length > READ_MAX {
             bail!(Invalid, "{} bytes at {} of m{} are no whole chunks", call.length, call.offset, call.metablock);
@@ -165,14 +181,14 @@ impl Stopovers {
         Ok(Answer::with(&reply, if buffers.is_empty() { Payload::Empty } else { Payload::Buffers(buffers) }))
     }
 
-    /// Answers `SeekReplica`: all of it counts as data; zeros become holes again where they are written.
+    /// Answers `SeekReplica`. All bytes count as data. Zeros become holes again when they are written.
     pub fn seek(&self, call: &pb::SeekReplica) -> Result<Answer> {
-        let length = self.find(call.metablock, convert::version(call.min_version))?.length;
+        let length = self.find(CopyName::new(call.metablock, call.min_version))?.length;
         let found = !call.hole && call.offset < length;
         Ok(Answer::new(&pb::SeekReplicaReply { offset: if found { call.offset } else { 0 }, found, length }))
     }
 
-    /// Forgets what nobody waits for. To be called every now and then.
+    /// Forgets replicas whose time is over. The caller runs it periodically.
     pub fn sweep(&self) {
         let now = self.runtime.now();
         self.kept.lock().retain(|_, stopover| now < stopover.until);
@@ -180,7 +196,7 @@ impl Stopovers {
 }
 
 impl Replica {
-    /// Bytes and checksums from `offset` on, `len` at most.
+    /// Bytes and checksums from `offset` on, at most `len` bytes.
     fn range(&self, offset: u64, len: u64) -> (Vec<Bytes>, Vec<u32>) {
         let end = offset.saturating_add(len).min(self.length);
         let (mut at, mut buffers) = (offset, Vec::new());
@@ -201,42 +217,46 @@ impl Replica {
     }
 }
 
-/// Reads all of a replica from its node, while that is awake; what was read stays, and the rest is read when it wakes again.
+/// Reads a whole replica from its node, while the node is awake. If the node falls asleep, the rest follows when it
+/// wakes.
 async fn fetch(
     client: &Client,
     source: pb::Member,
-    (metablock, at): (u64, Version),
+    name: CopyName,
     length_max: u64,
     memory: OwnedSemaphorePermit,
 ) -> Result<Replica> {
+    let CopyName { metablock, at } = name;
     let mut replica = Replica { version: at, length: 0, pieces: Vec::new(), checksums: Vec::new(), _memory: memory };
     loop {
         let offset = replica.pieces.len() as u64 * PIECE_BYTES;
         let read = pb::ReadReplica {
-            metablock,
+            metablock: metablock.raw(),
             volume: source.volume,
             min_version: Some(at.into()),
             offset,
             length: PIECE_BYTES,
         };
-        // It verifies the checksums, and waits until the node wakes. The end of this task is the end of the wait.
+        // This verifies the checksums, and waits until the node wakes. The wait ends with this task.
         let done = client.deliver(&[source], &Held::Read(read), &Bytes::new(), || async { Ok(()) }).await?;
-        let Told::Read(told) = done.answer else { bail!(Protocol, "a read of m{metablock} was answered otherwise") };
+        let Told::Read(told) = done.answer else { bail!(Protocol, "a read of {metablock} was answered otherwise") };
         let version = convert::version(told.version);
         if version != at || (offset > 0 && told.length != replica.length) {
-            bail!(StaleVersion, "m{metablock} is at {version}, and {at} was wanted");
+            bail!(StaleVersion, "{metablock} is at {version}, and {at} was wanted");
         }
         if told.length > length_max {
-            bail!(Protocol, "m{metablock} has {} bytes, not the {length_max} that were told", told.length);
+            bail!(Protocol, "{metablock} has {} bytes, not the {length_max} that were told", told.length);
         }
         replica.length = told.length;
         let is_last = offset + done.payload.len() as u64 >= told.length;
         if !is_last && done.payload.len() as u64 != PIECE_BYTES {
-            bail!(Protocol, "m{metablock}: {} bytes at {offset} of {}", done.payload.len(), told.length);
+            bail!(Protocol, "{metablock}: {} bytes at {offset} of {}", done.payload.len(), told.length);
         }
         replica.pieces.push(done.payload);
         replica.checksums.extend(told.checksums);
         if is_last {
+            let bytes: u64 = replica.pieces.iter().map(|piece| piece.len() as u64).sum();
+            assert!(bytes >= replica.length, "{metablock} has {} bytes and {bytes} are here", replica.length);
             return Ok(replica);
         }
     }

@@ -1,6 +1,6 @@
-//! Direct writes that have their place, and whose bytes are on their way. Pure.
+//! Tickets of direct writes: they have a place in the queue, and their bytes are on the way. Pure.
 //!
-//! Each lives for a few seconds: later ones that overlap wait for it, and whoever was to come back may be gone.
+//! A ticket lives for a few seconds. Later writes that overlap it wait, and its client may be gone.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,26 +10,29 @@ use ebb_runtime::Moment;
 use ebb_types::SessionId;
 use ebb_wire::pb;
 
-/// How long the bytes may take: a call to members has four seconds.
+use crate::requests::RequestName;
+
+/// Lifetime of a ticket. A call to members has four seconds.
 const LIFE: Duration = Duration::from_secs(6);
-/// Of one file at a time, and no session has more than are left for all others; further writes go by way of the proxy.
+/// Most tickets of one file at a time. No session has more than it leaves for all others. Further writes go through the
+/// proxy.
 const TICKETS_MAX: usize = 256;
 
-/// A direct write; `T` is its place in the queue, which it has as long as this lives.
+/// A direct write. `T` is its place in the queue, kept as long as the ticket lives.
 #[derive(Debug)]
 pub struct Ticket<T> {
-    /// Where in the file.
+    /// Bytes of the file.
     pub range: Range<u64>,
-    /// Where its bytes are put.
+    /// Where the client puts its bytes.
     pub parts: Vec<pb::DirectPart>,
-    /// Its place among others.
+    /// Its place in the queue.
     pub place: T,
     until: Moment,
 }
 
-/// All of a file, by session and request.
+/// All tickets of a file, by request.
 #[derive(Debug)]
-pub struct Tickets<T>(BTreeMap<(SessionId, u64), Ticket<T>>);
+pub struct Tickets<T>(BTreeMap<RequestName, Ticket<T>>);
 
 impl<T> Default for Tickets<T> {
     fn default() -> Self {
@@ -38,32 +41,29 @@ impl<T> Default for Tickets<T> {
 }
 
 impl<T> Tickets<T> {
-    /// Whether there may be another one of this session.
+    /// Whether this session may have a further ticket.
     #[must_use]
     pub fn has_room(&self, session: SessionId) -> bool {
-        let held = self.0.range((session, 0)..=(session, u64::MAX)).count();
+        let held = self.0.range(RequestName::all_of(session)).count();
+        assert!(self.0.len() <= TICKETS_MAX, "{} tickets of one file are more than its bound", self.0.len());
+        // I-100: a session gets no more than it leaves for all others.
         held < TICKETS_MAX - self.0.len()
     }
 
-    /// Gives one to the request of a session.
-    pub fn give(
-        &mut self,
-        name: (SessionId, u64),
-        range: Range<u64>,
-        parts: Vec<pb::DirectPart>,
-        place: T,
-        now: Moment,
-    ) {
-        self.0.insert(name, Ticket { range, parts, place, until: now.after(LIFE) });
+    /// Gives a ticket to a request.
+    pub fn give(&mut self, name: RequestName, range: Range<u64>, parts: Vec<pb::DirectPart>, place: T, now: Moment) {
+        let before = self.0.insert(name, Ticket { range, parts, place, until: now.after(LIFE) });
+        assert!(before.is_none(), "{name:?} has a ticket already, whose bytes would be written under two versions");
     }
 
-    /// Its owner comes back. None: it was taken already, or is too old, and never to be carried out.
-    pub fn redeem(&mut self, name: (SessionId, u64), now: Moment) -> Option<Ticket<T>> {
+    /// Redeems a ticket. None if it was redeemed before, or is too old: the write must not be executed then.
+    pub fn redeem(&mut self, name: RequestName, now: Moment) -> Option<Ticket<T>> {
+        // I-58: an old ticket is never redeemed. A later write that overlaps it may be done by now.
         self.0.remove(&name).filter(|ticket| now < ticket.until)
     }
 
-    /// Those that are too old; what was put for them can be dropped.
-    pub fn take_old(&mut self, now: Moment) -> Vec<((SessionId, u64), Ticket<T>)> {
+    /// Removes the tickets that are too old, and returns them. The bytes that were put for them can be dropped.
+    pub fn take_old(&mut self, now: Moment) -> Vec<(RequestName, Ticket<T>)> {
         let old: Vec<_> = self.0.iter().filter(|(_, ticket)| ticket.until <= now).map(|(name, _)| *name).collect();
         old.into_iter().filter_map(|name| Some((name, self.0.remove(&name)?))).collect()
     }
@@ -73,7 +73,11 @@ impl<T> Tickets<T> {
 mod tests {
     use super::*;
 
-    const ONE: (SessionId, u64) = (SessionId::new(1), 5);
+    const ONE: SessionId = SessionId::new(1);
+
+    fn name(request: u64) -> RequestName {
+        RequestName::new(ONE, request)
+    }
 
     fn at(seconds: u64) -> Moment {
         Moment::default().after(Duration::from_secs(seconds))
@@ -82,12 +86,12 @@ mod tests {
     #[test]
     fn one_is_taken_once_and_not_when_it_is_old() {
         let mut tickets = Tickets::default();
-        tickets.give(ONE, 0..10, Vec::new(), (), at(0));
-        assert!(tickets.redeem((ONE.0, 6), at(1)).is_none());
-        assert!(tickets.redeem(ONE, at(5)).is_some());
-        assert!(tickets.redeem(ONE, at(5)).is_none());
-        tickets.give(ONE, 0..10, Vec::new(), (), at(0));
-        assert!(tickets.redeem(ONE, at(6)).is_none(), "others may have gone before it by now");
+        tickets.give(name(5), 0..10, Vec::new(), (), at(0));
+        assert!(tickets.redeem(name(6), at(1)).is_none());
+        assert!(tickets.redeem(name(5), at(5)).is_some());
+        assert!(tickets.redeem(name(5), at(5)).is_none());
+        tickets.give(name(5), 0..10, Vec::new(), (), at(0));
+        assert!(tickets.redeem(name(5), at(6)).is_none(), "others may have gone before it by now");
     }
 
     #[test]
@@ -95,13 +99,13 @@ mod tests {
         let mut tickets = Tickets::default();
         let half = TICKETS_MAX as u64 / 2;
         for request in 0..half {
-            assert!(tickets.has_room(ONE.0));
-            tickets.give((ONE.0, request), 0..10, Vec::new(), (), at(request % 2));
+            assert!(tickets.has_room(ONE));
+            tickets.give(name(request), 0..10, Vec::new(), (), at(request % 2));
         }
-        assert!(!tickets.has_room(ONE.0));
+        assert!(!tickets.has_room(ONE));
         assert_eq!(tickets.take_old(at(6)).len() as u64, half / 2);
-        assert!(tickets.has_room(ONE.0));
-        assert!(tickets.redeem((ONE.0, 1), at(6)).is_some() && tickets.redeem((ONE.0, 0), at(6)).is_none());
+        assert!(tickets.has_room(ONE));
+        assert!(tickets.redeem(name(1), at(6)).is_some() && tickets.redeem(name(0), at(6)).is_none());
     }
 
     #[test]
@@ -113,7 +117,7 @@ mod tests {
                 .take_while(|request| {
                     let has_room = tickets.has_room(session);
                     if has_room {
-                        tickets.give((session, *request), 0..10, Vec::new(), (), at(0));
+                        tickets.give(RequestName::new(session, *request), 0..10, Vec::new(), (), at(0));
                     }
                     has_room
                 })

@@ -1,61 +1,64 @@
-//! Sessions that changed a file and have not heard since that it is synced. Pure.
+//! Sessions that changed a file, and do not know yet that their changes are synced. Pure.
 //!
-//! Such a client counts what it wrote as lost if the file's stay ends without a word. So a proxy that ends in good order
-//! waits until each of them has asked once more, and been answered that everything was kept.
+//! If the file's stay ends without a word, such a client treats its writes as lost. So a proxy that ends in good order
+//! waits until each of them has asked once more, and has learnt that everything was kept.
 //!
-//! What counts is what the client knows. A sync may have left it before the answer to a change came that was carried out before
-//! the sync: it is on disks then, and its client does not know. So clients tell with a sync how many answers they have.
+//! The client's knowledge counts. A sync may leave the client before the answer to an earlier change arrives. The
+//! change is then on disks, and its client does not know. So clients send with a sync how many answers they have.
 
 use std::collections::BTreeMap;
 
 use ebb_types::SessionId;
 
-/// Changes are numbered in their order, as in [`crate::unsynced`].
+/// Changes of one file, numbered in order, as in [`crate::unsynced`].
 #[derive(Debug, Default)]
 pub struct Unheard {
     last: u64,
     changed: BTreeMap<SessionId, Changes>,
 }
 
-/// Those of one session.
+/// Changes of one session.
 #[derive(Debug, Default)]
 struct Changes {
     count: u64,
-    /// The number of the last one.
+    /// Number of the last change.
     last: u64,
-    /// The session knows that all are synced.
+    /// The session knows that all of them are synced.
     is_heard: bool,
 }
 
 impl Unheard {
-    /// A change of a session was carried out.
+    /// Records a change of a session.
     pub fn on_changed(&mut self, session: SessionId) {
         self.last += 1;
         let changes = self.changed.entry(session).or_default();
         *changes = Changes { count: changes.count + 1, last: self.last, is_heard: false };
     }
 
-    /// The number up to which a sync that begins now goes.
+    /// Number of the last change that a sync covers if it starts now.
     #[must_use]
     pub fn mark(&self) -> u64 {
         self.last
     }
 
-    /// A sync that began at this mark is answered to the session that asked for it, when it had so many answers. `None`: an
-    /// earlier release, which does not say.
+    /// Records the answer to a session's sync that started at this mark. `answered` is the number of answers that the
+    /// session had when it asked. It is `None` for clients of an earlier release.
     pub fn on_heard(&mut self, session: SessionId, mark: u64, answered: Option<u64>) {
         let Some(changes) = self.changed.get_mut(&session) else { return };
+        assert!(mark <= self.last, "a sync goes up to change {mark}, and there were {} changes", self.last);
+        // A later change of this session may be missing from the sync, and one without an answer is unknown to its
+        // client.
         changes.is_heard |= changes.last <= mark && answered.is_none_or(|answered| answered >= changes.count);
     }
 
-    /// A session is told that everything is synced, or is over.
+    /// Forgets a session: it learns that everything is synced, or it is over.
     pub fn forget(&mut self, session: SessionId) {
         if let Some(changes) = self.changed.get_mut(&session) {
             changes.is_heard = true;
         }
     }
 
-    /// Sessions that changed something and have not heard.
+    /// Sessions with changes of which they do not know that they are synced.
     pub fn sessions(&self) -> impl Iterator<Item = SessionId> + '_ {
         self.changed.iter().filter(|(_, changes)| !changes.is_heard).map(|(session, _)| *session)
     }

@@ -1,14 +1,14 @@
-//! What clients wrote that may not be on disks yet. Pure.
+//! Writes that may not be on disks yet. Pure.
 //!
-//! A write is answered when all members have received it. If the proxy and the power of the members fail together it is
-//! lost, which its client is told. Another client must not have seen it then: what was read never goes away again. So
-//! what is read of others' writes is synced first; of one's own it need not be.
+//! A write is answered when all members have received it. If the proxy and the members' power fail together, the write
+//! is lost, and its client learns that. No other client may have seen it then, as bytes that were read must never
+//! disappear. So what a session reads of others' writes is synced first. Its own writes need not be.
 
 use std::ops::Range;
 
 use ebb_types::SessionId;
 
-/// Writes that are told apart; more are taken together.
+/// Most writes that are kept apart. Further ones are merged.
 const WRITES_MAX: usize = 1024;
 
 /// Writes since the last sync.
@@ -21,22 +21,25 @@ pub struct Unsynced {
 #[derive(Debug)]
 struct Write {
     number: u64,
-    /// None: of several.
+    /// None if the write was merged from several sessions.
     session: Option<SessionId>,
     range: Range<u64>,
 }
 
 impl Unsynced {
-    /// A session wrote a range. Bytes that came to be because the file grew belong to it.
+    /// Records a write of a session. The range includes bytes that came to be because the file grew.
     pub fn add(&mut self, session: SessionId, range: Range<u64>) {
+        assert!(range.start <= range.end, "a write that ends before it starts concerns no reader: {range:?}");
         self.last += 1;
         let number = self.last;
         if let Some(write) = self.writes.last_mut().filter(|write| is_next(write, session, &range)) {
+            // The newer number counts for both: a sync that started in between does not cover all of it.
             write.number = number;
             write.range = write.range.start.min(range.start)..write.range.end.max(range.end);
             return;
         }
         if self.writes.len() >= WRITES_MAX {
+            // One write of several sessions: it concerns all of them, which costs a sync too many and loses nothing.
             let ranges = || self.writes.iter().map(|write| &write.range).chain([&range]);
             let start = ranges().map(|range| range.start).min().unwrap_or(0);
             let end = ranges().map(|range| range.end).max().unwrap_or(u64::MAX);
@@ -44,9 +47,10 @@ impl Unsynced {
             return;
         }
         self.writes.push(Write { number, session: Some(session), range });
+        debug_assert!(self.writes.is_sorted_by_key(|write| write.number), "writes are out of order");
     }
 
-    /// Whether a sync must come before `session` is told what is in `range`.
+    /// Whether a sync has to come before `session` gets the bytes of `range`.
     #[must_use]
     pub fn concerns(&self, session: SessionId, range: &Range<u64>) -> bool {
         let is_others = |write: &&Write| write.session != Some(session);
@@ -54,19 +58,20 @@ impl Unsynced {
         self.writes.iter().filter(is_others).any(overlaps)
     }
 
-    /// The number up to which a sync that begins now goes.
+    /// Number of the last write that a sync covers if it starts now.
     #[must_use]
     pub fn mark(&self) -> u64 {
         self.last
     }
 
-    /// A sync that began at this mark has succeeded.
+    /// Records the success of a sync that started at this mark.
     pub fn on_synced(&mut self, mark: u64) {
+        assert!(mark <= self.last, "a sync goes up to write {mark}, and there were {} writes", self.last);
         self.writes.retain(|write| write.number > mark);
     }
 }
 
-/// Whether a write only goes on with what the same session wrote.
+/// Whether a write continues the same session's last write.
 fn is_next(write: &Write, session: SessionId, range: &Range<u64>) -> bool {
     write.session == Some(session) && range.start <= write.range.end && write.range.start <= range.end
 }

@@ -1,4 +1,4 @@
-//! Who uses a shared file, and when it has become quiet. Pure.
+//! Sessions that use a shared file, and the moment when it is quiet. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use ebb_runtime::Moment;
 use ebb_types::SessionId;
 
-/// When each session last used a file.
+/// The last use of a file by each session.
 #[derive(Debug)]
 pub struct Uses {
     since: Moment,
@@ -16,35 +16,37 @@ pub struct Uses {
 /// One session's use.
 #[derive(Debug)]
 struct Session {
-    /// When an operation began or ended.
+    /// When an operation started or ended.
     last: Moment,
-    /// Operations that have not ended. Where members sleep one takes as long as they do.
+    /// Operations that have not ended. If members sleep, an operation takes as long as they do.
     under_way: u32,
 }
 
 impl Uses {
-    /// Of a file that is held from now on.
+    /// No uses yet, for a file that is held from now on.
     #[must_use]
     pub fn new(now: Moment) -> Self {
         Self { since: now, sessions: BTreeMap::new() }
     }
 
-    /// A session's operation begins.
+    /// Records the start of a session's operation.
     pub fn begin_operation(&mut self, session: SessionId, now: Moment) {
         let known = self.sessions.entry(session).or_insert(Session { last: now, under_way: 0 });
         known.last = now;
         known.under_way += 1;
     }
 
-    /// It ends. It counts from its end, too: a slow one is no quiet.
+    /// Records the end of a session's operation. It counts as a use, so a slow operation does not make the file quiet.
     pub fn end(&mut self, session: SessionId, now: Moment) {
+        assert!(self.sessions.contains_key(&session), "{session} was forgotten while it used the file");
         if let Some(known) = self.sessions.get_mut(&session) {
             known.last = now;
+            assert!(known.under_way > 0, "{session} ends an operation that it has not started");
             known.under_way -= 1;
         }
     }
 
-    /// Sessions that have not used it for `span`; they are counted no more.
+    /// Removes the sessions that have not used the file for `span`, and returns them.
     pub fn take_idle(&mut self, now: Moment, span: Duration) -> Vec<SessionId> {
         let is_idle = |known: &Session| known.under_way == 0 && now.since(known.last) >= span;
         let idle = self.sessions.iter().filter(|(_, known)| is_idle(known)).map(|(session, _)| *session).collect();
@@ -52,7 +54,7 @@ impl Uses {
         idle
     }
 
-    /// Whether no more than one session has used it for `span`.
+    /// Whether at most one session has used the file for `span`.
     #[must_use]
     pub fn is_quiet(&self, now: Moment, span: Duration) -> bool {
         let is_user = |known: &&Session| known.under_way > 0 || now.since(known.last) < span;

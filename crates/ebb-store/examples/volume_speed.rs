@@ -55,7 +55,7 @@ fn main() -> Result<()> {
 }
 
 fn options() -> VolumeOptions {
-    VolumeOptions::new(ClusterId::new(7), NodeId::new(1))
+    VolumeOptions::new(ClusterId::new(7), Some(NodeId::new(1)))
 }
 
 /// Size of a directory as `du` counts it, in bytes.

@@ -169,13 +169,13 @@ pub fn repair_journal(bytes: &mut [u8]) {
 #[must_use]
 pub fn label(bytes: &[u8]) -> bool {
     let label = Label::decode(bytes, Path::new("volume"));
-    label.is_ok_and(|label| label.check_owner(ClusterId::new(5), NodeId::new(4), Path::new("volume")).is_ok())
+    label.is_ok_and(|label| label.check_owner(ClusterId::new(5), Some(NodeId::new(4)), Path::new("volume")).is_ok())
 }
 
 /// A label.
 #[must_use]
 pub fn labels() -> Vec<Vec<u8>> {
-    let (cluster, node, volume) = (ClusterId::new(5), NodeId::new(4), VolumeId::new(7));
+    let (cluster, node, volume) = (ClusterId::new(5), Some(NodeId::new(4)), VolumeId::new(7));
     vec![Label { cluster, node, volume, incarnation: INCARNATION, starts: 3 }.encode().to_vec()]
 }
 

@@ -21,8 +21,8 @@ pub(crate) const LABEL_FILE: &str = "volume";
 pub struct Label {
     /// The cluster.
     pub cluster: ClusterId,
-    /// The node; 0 before the first registration.
-    pub node: NodeId,
+    /// The node; none before the first registration, which the file writes as 0.
+    pub node: Option<NodeId>,
     /// The volume; 0 before the first registration.
     pub volume: VolumeId,
     /// This life of the directory.
@@ -41,7 +41,7 @@ impl Label {
         let mut text = format!(
             "ebb-volume {version}\ncluster {}\nnode {}\nvolume {}\nincarnation {}\n",
             self.cluster.raw(),
-            self.node.raw(),
+            self.node.map_or(0, NodeId::raw),
             self.volume.raw(),
             self.incarnation.raw()
         );
@@ -75,7 +75,7 @@ impl Label {
         }
         let label = Self {
             cluster: ClusterId::new(field("cluster")?),
-            node: NodeId::new(field("node")?),
+            node: Some(field("node")?).filter(|node| *node != 0).map(NodeId::new),
             volume: VolumeId::new(field("volume")?),
             incarnation: Incarnation::new(field("incarnation")?),
             starts: if version == UNCOUNTED_VERSION { 0 } else { field("starts")? },
@@ -86,9 +86,9 @@ impl Label {
         Ok(label)
     }
 
-    /// Refuses a volume of another cluster or node. A node id of 0 on either side is unknown yet, and matches every
-    /// node.
-    pub(crate) fn check_owner(&self, cluster: ClusterId, node: NodeId, directory: &Path) -> Result<()> {
+    /// Refuses a volume of another cluster or node. A node without an id on either side is unknown yet, and matches
+    /// every node.
+    pub(crate) fn check_owner(&self, cluster: ClusterId, node: Option<NodeId>, directory: &Path) -> Result<()> {
         let what = directory.display();
         if self.cluster != cluster {
             bail!(
@@ -97,11 +97,12 @@ impl Label {
                 self.cluster
             );
         }
-        if self.node.raw() != 0 && node.raw() != 0 && self.node != node {
+        if let (Some(owner), Some(node)) = (self.node, node)
+            && owner != node
+        {
             bail!(
                 Unauthorized,
-                "{what} is a volume of node {}, not of {node}: start the node with its own directories",
-                self.node
+                "{what} is a volume of node {owner}, not of {node}: start the node with its own directories"
             );
         }
         Ok(())
@@ -115,7 +116,7 @@ mod tests {
     fn label() -> Label {
         Label {
             cluster: ClusterId::new(5),
-            node: NodeId::new(4),
+            node: Some(NodeId::new(4)),
             volume: VolumeId::new(7),
             incarnation: Incarnation::new(u64::MAX),
             starts: 6,
@@ -142,12 +143,12 @@ mod tests {
 
     #[test]
     fn another_owner_is_refused_with_a_sentence() {
-        let error = label().check_owner(ClusterId::new(6), NodeId::new(4), Path::new("/d/v")).unwrap_err();
+        let error = label().check_owner(ClusterId::new(6), Some(NodeId::new(4)), Path::new("/d/v")).unwrap_err();
         assert_eq!(
             error.to_string(),
             "/d/v is a volume of cluster c5, not of c6: give this node another directory, or that cluster this one"
         );
-        assert!(label().check_owner(ClusterId::new(5), NodeId::new(3), Path::new("/d/v")).is_err());
-        assert!(label().check_owner(ClusterId::new(5), NodeId::new(0), Path::new("/d/v")).is_ok());
+        assert!(label().check_owner(ClusterId::new(5), Some(NodeId::new(3)), Path::new("/d/v")).is_err());
+        assert!(label().check_owner(ClusterId::new(5), None, Path::new("/d/v")).is_ok());
     }
 }

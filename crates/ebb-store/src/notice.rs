@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_said_once_a_minute_and_once_that_it_is_over() {
+    fn a_wait_is_logged_once_a_minute_and_once_at_its_end() {
         let mut notice = Notice::default();
         let mut said = Vec::new();
         for second in 10..200 {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes_is_said_once_a_minute() {
+    fn a_wait_that_comes_and_goes_is_logged_once_a_minute() {
         let mut notice = Notice::default();
         let said: Vec<_> = (0..120)
             .filter_map(|second| notice.observe(second % 2 == 0, at(second)).map(|news| (second, news)))

@@ -119,7 +119,7 @@ mod tests {
         /// Goal: a read through the overlay gives the same bytes, however many records have been put in place, in any
         /// part of the replica. Method: comparison with a byte array that gets every change at once.
         #[test]
-        fn reading_through_it_is_reading_what_was_done(
+        fn a_read_through_the_overlay_has_all_changes(
             ops in prop::collection::vec((0_u8..6, 0_u64..200, 1_u64..100, any::<u8>()), 1..200),
         ) {
             let (mut model, mut file, mut length) = (vec![0_u8; SIZE], vec![0_u8; SIZE], 0_u64);

@@ -37,8 +37,8 @@ const TIMED_BYTES: usize = 4096;
 pub struct VolumeOptions {
     /// The cluster it must belong to; written into it at format.
     pub cluster: ClusterId,
-    /// The node it must belong to; 0 if the node has no id yet.
-    pub node: NodeId,
+    /// The node it must belong to; none if the node has no id yet.
+    pub node: Option<NodeId>,
     /// Bytes of a journal segment. More make checkpoints cheaper to recycle, fewer make formatting quicker.
     pub segment_bytes: u64,
     /// Bytes in the journal after which a checkpoint begins; more if the index is longer (see `JOURNAL_BYTES_MAX`).
@@ -63,7 +63,7 @@ pub struct VolumeOptions {
 impl VolumeOptions {
     /// The defaults, for this cluster and node.
     #[must_use]
-    pub fn new(cluster: ClusterId, node: NodeId) -> Self {
+    pub fn new(cluster: ClusterId, node: Option<NodeId>) -> Self {
         Self {
             cluster,
             node,
@@ -200,18 +200,18 @@ impl Volume {
     /// Writes the ids that the master gave into the volume. Refused if it has others.
     pub async fn assign(&self, node: NodeId, volume: VolumeId) -> Result<()> {
         let old = self.label();
-        let new = Label { node, volume, ..old };
+        let new = Label { node: Some(node), volume, ..old };
         if old == new {
             return Ok(());
         }
-        let foreign = |has: u64, gets: u64| has != 0 && has != gets;
-        if foreign(old.node.raw(), node.raw()) || foreign(old.volume.raw(), volume.raw()) {
+        let is_other_volume = old.volume.raw() != 0 && old.volume != volume;
+        if is_other_volume || old.node.is_some_and(|owner| owner != node) {
+            let owner = old.node.map_or_else(|| "no node".to_owned(), |owner| format!("node {owner}"));
             bail!(
                 Unauthorized,
-                "{} is volume {} of node {} and cannot become {volume} of {node}",
+                "{} is volume {} of {owner} and cannot become {volume} of {node}",
                 self.path().display(),
-                old.volume,
-                old.node
+                old.volume
             );
         }
         self.shared.disk.replace(&self.path().join(LABEL_FILE), new.encode()).await?;

@@ -1,6 +1,9 @@
 //! Ids, versions and errors across the edge between plain numbers and types.
 
-use ebb_types::{Credentials, Epoch, Error, ErrorKind, Geometry, Incarnation, MetablockId, NodeId, Version, VolumeId};
+use ebb_types::{
+    BootId, Credentials, Epoch, Error, ErrorKind, Geometry, Incarnation, InodeId, MetablockId, NodeId, Version,
+    VolumeId, err,
+};
 
 use crate::pb;
 
@@ -40,6 +43,11 @@ pub fn failure(field: Option<pb::Failure>) -> Result<(), Error> {
         Some(failure) if failure.kind != 0 => Err(failure.into()),
         _ => Ok(()),
     }
+}
+
+/// A field that no message may leave out. `Protocol` if one does; `what` names the field for a person.
+pub fn required<T>(field: Option<T>, what: &str) -> Result<T, Error> {
+    field.ok_or_else(|| err!(Protocol, "a message leaves out {what}"))
 }
 
 impl From<&Credentials> for pb::Credentials {
@@ -110,6 +118,79 @@ impl pb::Member {
     #[must_use]
     pub fn is_at(&self, other: &Self) -> bool {
         (self.node, self.volume, self.incarnation) == (other.node, other.volume, other.incarnation)
+    }
+}
+
+impl pb::Hop {
+    /// The member that is reached there. `Protocol` if the message leaves it out.
+    pub fn required_member(&self) -> Result<pb::Member, Error> {
+        required(self.member, "the member of a hop")
+    }
+}
+
+/// Which start of a process a field names. 0 names none.
+fn boot(field: u64) -> Option<BootId> {
+    (field != 0).then(|| BootId::new(field))
+}
+
+impl pb::MemberResult {
+    /// Which process of the node answered. None: the hop before it says why nothing is known of it.
+    #[must_use]
+    pub fn boot_id(&self) -> Option<BootId> {
+        boot(self.boot)
+    }
+
+    /// Whether it tells of a failure.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.failure.as_ref().is_some_and(|failure| failure.kind != 0)
+    }
+}
+
+impl From<pb::CommitRefusal> for Error {
+    fn from(refusal: pb::CommitRefusal) -> Self {
+        match required(refusal.failure, "why a commit is refused") {
+            Ok(failure) => failure.into(),
+            Err(error) => error,
+        }
+    }
+}
+
+impl pb::Node {
+    /// Its last start that is known.
+    #[must_use]
+    pub fn boot_id(&self) -> Option<BootId> {
+        boot(self.boot)
+    }
+}
+
+impl pb::RegisterNode {
+    /// Which node it is. None: a new one.
+    #[must_use]
+    pub fn node_id(&self) -> Option<NodeId> {
+        (self.node != 0).then(|| NodeId::new(self.node))
+    }
+
+    /// This start of it. None: it does not say.
+    #[must_use]
+    pub fn boot_id(&self) -> Option<BootId> {
+        boot(self.boot)
+    }
+}
+
+impl pb::RegisterNodeCommand {
+    /// Which node it is. None: a new one.
+    #[must_use]
+    pub fn node_id(&self) -> Option<NodeId> {
+        (self.node != 0).then(|| NodeId::new(self.node))
+    }
+}
+
+impl pb::MetaReply {
+    /// The inode that lost a name.
+    #[must_use]
+    pub fn displaced(&self) -> Option<InodeId> {
+        (self.displaced_inode != 0).then(|| InodeId::new(self.displaced_inode))
     }
 }
 

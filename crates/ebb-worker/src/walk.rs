@@ -49,7 +49,7 @@ pub struct ClientTree {
 
 impl Tree for ClientTree {
     async fn resolve(&self, path: &[u8]) -> Result<pb::Attr> {
-        self.client.resolve(&self.credentials, path, true).await
+        self.client.resolve(&self.credentials, path).await
     }
 
     async fn wait_until_committed(&self, inode: InodeId) -> Result<pb::Attr> {

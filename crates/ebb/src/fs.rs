@@ -14,7 +14,7 @@ use clap::Subcommand;
 use ebb_cli::output::Output;
 use ebb_cli::path::{EbbPath, explain};
 use ebb_cli::{Context, admin};
-use ebb_client::{Access, Client};
+use ebb_client::{Access, Client, NewName, Rename, RenameMode};
 use ebb_types::{Credentials, FileKind, HostName, InodeId, Result, bail, err};
 use ebb_wire::pb;
 
@@ -179,12 +179,12 @@ impl Session {
 
     /// The inode of an absolute path, links followed.
     pub async fn resolve(&self, path: &EbbPath) -> Result<pb::Attr> {
-        self.client.resolve(&self.credentials, path.as_bytes(), true).await.map_err(|error| explain(error, path))
+        self.client.resolve(&self.credentials, path.as_bytes()).await.map_err(|error| explain(error, path))
     }
 
     /// The inode of an absolute path, the last link not followed.
     pub async fn resolve_link(&self, path: &EbbPath) -> Result<pb::Attr> {
-        self.client.resolve(&self.credentials, path.as_bytes(), false).await.map_err(|error| explain(error, path))
+        self.client.resolve_link(&self.credentials, path.as_bytes()).await.map_err(|error| explain(error, path))
     }
 
     /// The attributes of an absolute path; none if there is no such name.
@@ -237,14 +237,7 @@ impl Session {
         let target = self.target_in_directory(source, target).await?;
         let (source_parent, source_name) = self.parent(source).await?;
         let (target_parent, target_name) = self.parent(&target).await?;
-        let rename = pb::meta_op::Rename {
-            source_parent: source_parent.raw(),
-            source_name: source_name.to_vec(),
-            target_parent: target_parent.raw(),
-            target_name: target_name.to_vec(),
-            no_replace: false,
-            exchange: false,
-        };
+        let rename = Rename { source_parent, source_name, target_parent, target_name, mode: RenameMode::Replace };
         self.client.rename(&self.credentials, rename).await.map_err(|error| error.context(source))
     }
 
@@ -276,7 +269,7 @@ impl Session {
     pub async fn make_dir(&self, path: &EbbPath) -> Result<()> {
         let (parent, name) = self.parent(path).await?;
         self.client
-            .make_dir(&self.credentials, parent, name, 0o777, umask())
+            .make_dir(&self.credentials, NewName { parent, name, mode: 0o777, umask: umask() })
             .await
             .map(drop)
             .map_err(|error| error.context(path))

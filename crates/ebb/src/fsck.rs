@@ -155,8 +155,8 @@ async fn remove(client: &ebb_client::Client, file: &pb::LostFile) -> Result<()> 
     let credentials = admin::credentials();
     let (parent, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
     let parent = if parent.is_empty() { "/" } else { parent };
-    let parent = client.resolve(&credentials, parent.as_bytes(), true).await?;
-    let found = client.resolve(&credentials, file.path.as_bytes(), false).await?;
+    let parent = client.resolve(&credentials, parent.as_bytes()).await?;
+    let found = client.resolve_link(&credentials, file.path.as_bytes()).await?;
     if found.inode != file.inode {
         bail!(Stale, "{} is another file by now: run fsck again", file.path);
     }

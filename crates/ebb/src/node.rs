@@ -9,6 +9,7 @@ use ebb_cli::{Context, admin, process};
 use ebb_rpc::Channel;
 use ebb_types::{Error, HostName, Result, bail, err};
 use ebb_wire::pb;
+use ebb_wire::pb::explain_copies::What;
 use serde_json::json;
 
 use crate::cluster::{health, status, up};
@@ -109,7 +110,7 @@ async fn list(context: &Context, why: bool) -> Result<bool> {
 async fn explained(master: &Channel, nodes: &[pb::Node]) -> Result<BTreeMap<u64, Vec<pb::ExplainedWork>>> {
     let mut explained = BTreeMap::new();
     for node in nodes {
-        let call = pb::ExplainCopies { inode: 0, node: node.id };
+        let call = pb::ExplainCopies { what: Some(What::Node(node.id)) };
         explained.insert(node.id, master.call(&call, admin::ASK).await?.work);
     }
     Ok(explained)

@@ -70,7 +70,7 @@ fn calls_keep_their_numbers() {
 /// Goal: this release loses nothing that the previous one wrote, on a connection, in the log or in a checkpoint.
 /// Method: it reads every recorded message and writes it again.
 #[test]
-fn this_release_understands_all_that_the_one_before_wrote() {
+fn this_release_understands_all_messages_of_the_previous_one() {
     let mut read = 0;
     for line in MESSAGES.lines() {
         let (name, text) = line.split_once(' ').unwrap();
@@ -86,7 +86,7 @@ fn this_release_understands_all_that_the_one_before_wrote() {
 /// Goal: the previous release accepts the messages of this one, as far as it knows their fields. Method: its reader
 /// reads messages of this release with a value in every field. The result must have all fields that it knows.
 #[test]
-fn the_release_before_understands_its_part_of_what_this_one_writes() {
+fn the_previous_release_understands_its_part_of_this_ones_messages() {
     let (before, now) = (PREVIOUS.definitions(), CURRENT.definitions());
     let (known, samples) = (Samples::of(&before), Samples::of(&now));
     for name in known.names() {

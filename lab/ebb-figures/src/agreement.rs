@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client, Handle};
+use ebb_client::{Access, Client, Handle, NewFile, NewName};
 use ebb_plan::{Cell, Table};
 use ebb_power::PolicyKind;
 use ebb_runtime::Runtime;
@@ -136,7 +136,9 @@ struct Data {
 impl Data {
     async fn make(client: &Client) -> Result<Self> {
         let root = Credentials::root();
-        let made = client.make_dir(&root, InodeId::ROOT, DIRECTORY.as_bytes(), 0o755, 0).await?;
+        let made = client
+            .make_dir(&root, NewName { parent: InodeId::ROOT, name: DIRECTORY.as_bytes(), mode: 0o755, umask: 0 })
+            .await?;
         let dataset = pb::Dataset {
             path: format!("/{DIRECTORY}"),
             layout: "power-balanced".to_owned(),
@@ -151,7 +153,7 @@ impl Data {
         let mut handles = Vec::new();
         for file in 0..FILES {
             let (name, access) = (format!("f{file}"), Access::ReadWrite);
-            let created = client.create(&root, directory, name.as_bytes(), 0o644, 0, true, access, Vec::new());
+            let created = client.create(&root, NewFile::exclusive(directory, name.as_bytes(), access));
             let (handle, ..) = created.await?;
             for block in 0..BLOCKS_PER_FILE {
                 let bytes = Bytes::from(vec![file as u8; usize::try_from(BLOCK).unwrap_or_default()]);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client, Handle};
+use ebb_client::{Access, Client, Handle, NewFile, NewName};
 use ebb_power::policy::{Ask, Rotational, Timing, choose};
 use ebb_power::{Battery, Duty, Hardware, PolicyKind, Supply, wall_ms};
 use ebb_runtime::Runtime;
@@ -161,7 +161,7 @@ impl Testbed {
         }
         let mut overload_rule = OverloadRule::default();
         if !setting.offloads {
-            overload_rule.ahead_bytes = u64::MAX;
+            overload_rule.ahead_bytes = None;
         }
         let options = PowerOptions { nodes: setting.nodes as usize, settings, scale: setting.scale, overload_rule };
         let cluster = PowerCluster::start_with(world, options).await?;
@@ -179,7 +179,10 @@ impl Testbed {
     async fn fill(&mut self, homes: &[u32]) -> Result<()> {
         let root = Credentials::root();
         let user = self.user("writer", None).await?;
-        let made = user.client.make_dir(&root, InodeId::ROOT, b"data", 0o755, 0).await?;
+        let made = user
+            .client
+            .make_dir(&root, NewName { parent: InodeId::ROOT, name: b"data", mode: 0o755, umask: 0 })
+            .await?;
         self.directory = InodeId::new(made.inode);
         let layout = self.setting.layout;
         let dataset = pb::Dataset {
@@ -209,7 +212,8 @@ impl Testbed {
     /// Writes a new file of so many blocks, and makes it safe.
     async fn write_new(&self, client: &Client, name: &str, blocks: u32, home: Option<HostName>) -> Result<InodeId> {
         let (root, access, homes) = (Credentials::root(), Access::Write, home.into_iter().collect());
-        let created = client.create(&root, self.directory, name.as_bytes(), 0o644, 0, true, access, homes);
+        let created = client
+            .create(&root, NewFile { hosts: &homes, ..NewFile::exclusive(self.directory, name.as_bytes(), access) });
         let (handle, attr, _) = created.await?;
         for block in 0..blocks {
             let at = u64::from(block) * self.setting.block_bytes;

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_drawn_leaves_a_gap_and_no_nan() {
+    fn a_value_that_cannot_be_drawn_leaves_a_gap_and_no_nan() {
         for points in
             [vec![], vec![(1.0, f64::NAN)], vec![(1.0, 1.0)], vec![(0.0, -1.0), (1.0, f64::INFINITY), (2.0, 3.0)]]
         {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_hue_keeps_it_wherever_it_stands() {
+    fn a_series_with_a_hue_keeps_it_at_every_place() {
         let points = || vec![(1.0, 1.0), (2.0, 2.0)];
         let plain = || Figure::plane("t", Axis::linear("x"), Axis::linear("y"));
         let alone = plain().with("a", Mark::Line, points()).hue(3).svg();

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_is_whole_and_escapes_what_it_is_told() {
+    fn the_page_is_whole_and_escapes_its_input() {
         let mut section = Section::new("A & B", &["x < y"]);
         section.rows.push(Comparison::new("Fig. 1", "n", Cell::Count(1), Cell::Count(2), "since <b>"));
         let html = page("Title", "lead", &[section]);

@@ -1,7 +1,7 @@
 //! The run's directory tree and its datasets: one for the files that all clients share, and perhaps others for files
 //! with one user. So a run meets more than one way to place and to send.
 
-use ebb_client::Client;
+use ebb_client::{Client, NewName};
 use ebb_types::{Credentials, InodeId, Result};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{CreateDataset, ListDatasets, Op};
@@ -64,7 +64,8 @@ pub async fn make(client: &Client, options: &VirtualOptions) -> Result<()> {
 }
 
 async fn make_dir(client: &Client, parent: InodeId, name: &str) -> Result<InodeId> {
-    let made = client.make_dir(&Credentials::root(), parent, name.as_bytes(), 0o755, 0).await?;
+    let made =
+        client.make_dir(&Credentials::root(), NewName { parent, name: name.as_bytes(), mode: 0o755, umask: 0 }).await?;
     Ok(InodeId::new(made.inode))
 }
 

@@ -5,12 +5,9 @@ use std::future::Future;
 use std::pin::Pin;
 
 use bytes::Bytes;
-use ebb_client::{Access, Allocate, Client, Handle, SetAttr};
+use ebb_client::{Access, Allocate, Client, EntryDetail, Handle, IfLocked, Lock, NewFile, Rename, RenameMode, SetAttr};
 use ebb_types::{Credentials, InodeId, Result, SessionId, err};
-use ebb_wire::pb::meta_op::Rename;
 use parking_lot::Mutex;
-
-use crate::locks::Lock;
 
 /// A call on its way.
 pub type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
@@ -48,8 +45,8 @@ pub trait Files: Send + Sync + 'static {
     fn link<'a>(&'a self, source: &'a str, target: &'a str) -> Call<'a, ()>;
     /// fallocate(2), durable when it returns.
     fn allocate<'a>(&'a self, name: &'a str, what: Allocate, offset: u64, len: u64) -> Call<'a, ()>;
-    /// Takes or gives back a lock; waits for it if `wait` is set.
-    fn lock<'a>(&'a self, name: &'a str, lock: Lock, wait: bool) -> Call<'a, ()>;
+    /// Takes or gives back a lock.
+    fn lock<'a>(&'a self, name: &'a str, lock: Lock, if_locked: IfLocked) -> Call<'a, ()>;
     /// The session that holds the locks, if it certainly lives.
     fn session(&self) -> Sitting;
     /// Removes a name.
@@ -79,16 +76,16 @@ impl ClientFiles {
     /// The run's files through a session: those of its directory and of its clients' directories.
     pub async fn open_all(client: Client, clients: usize) -> Result<Self> {
         let mut directories = BTreeMap::new();
-        let root = client.resolve(&Credentials::root(), b"/run", true).await?;
+        let root = client.resolve(&Credentials::root(), b"/run").await?;
         directories.insert(String::new(), InodeId::new(root.inode));
         for number in 0..clients {
             let name = directory_of(number);
-            let found = client.resolve(&Credentials::root(), format!("/run/{name}").as_bytes(), true).await?;
+            let found = client.resolve(&Credentials::root(), format!("/run/{name}").as_bytes()).await?;
             directories.insert(name, InodeId::new(found.inode));
         }
         // Not there in most runs: clients that use names make it.
         let names = format!("/run/{NAMES}");
-        if let Ok(found) = client.resolve(&Credentials::root(), names.as_bytes(), true).await {
+        if let Ok(found) = client.resolve(&Credentials::root(), names.as_bytes()).await {
             directories.insert(NAMES.to_owned(), InodeId::new(found.inode));
         }
         Ok(Self { client, directories, open: Mutex::default() })
@@ -105,16 +102,15 @@ impl ClientFiles {
         self.client.disconnect().await
     }
 
-    fn rename_to(&self, source: &str, target: &str, no_replace: bool) -> Result<Rename> {
+    fn rename_to<'a>(&self, source: &'a str, target: &'a str, mode: RenameMode) -> Result<Rename<'a>> {
         let (source_parent, source_name) = self.place(source)?;
         let (target_parent, target_name) = self.place(target)?;
         Ok(Rename {
-            source_parent: source_parent.raw(),
-            source_name: source_name.as_bytes().to_vec(),
-            target_parent: target_parent.raw(),
-            target_name: target_name.as_bytes().to_vec(),
-            no_replace,
-            exchange: false,
+            source_parent,
+            source_name: source_name.as_bytes(),
+            target_parent,
+            target_name: target_name.as_bytes(),
+            mode,
         })
     }
 
@@ -132,7 +128,7 @@ impl ClientFiles {
         let access = Access::ReadWrite;
         let root = Credentials::root();
         let (directory, name_there) = self.place(name)?;
-        let made = self.client.create(&root, directory, name_there.as_bytes(), 0o644, 0, false, access, Vec::new());
+        let made = self.client.create(&root, NewFile::or_existing(directory, name_there.as_bytes(), access));
         let (handle, attr, _) = made.await?;
         let opened = (handle, InodeId::new(attr.inode));
         // Two workers may open it at one time; both handles are good, and the first is kept.
@@ -170,7 +166,7 @@ impl Files for ClientFiles {
 
     fn rename<'a>(&'a self, source: &'a str, target: &'a str) -> Call<'a, ()> {
         Box::pin(async move {
-            let rename = self.rename_to(source, target, true)?;
+            let rename = self.rename_to(source, target, RenameMode::NoReplace)?;
             self.client.rename(&Credentials::root(), rename).await?;
             let mut open = self.open.lock();
             if let Some(opened) = open.remove(source) {
@@ -184,7 +180,7 @@ impl Files for ClientFiles {
         Box::pin(async move {
             // Held open, so that it outlives its name.
             self.open(target).await?;
-            let rename = self.rename_to(source, target, false)?;
+            let rename = self.rename_to(source, target, RenameMode::Replace)?;
             if let Err(error) = self.client.rename(&Credentials::root(), rename).await {
                 // It may have been carried out, and then a file without a name would stay open for ever.
                 self.close(target).await?;
@@ -223,8 +219,8 @@ impl Files for ClientFiles {
         Box::pin(async move { self.client.allocate(self.open(name).await?.0, what, offset, len).await })
     }
 
-    fn lock<'a>(&'a self, name: &'a str, lock: Lock, wait: bool) -> Call<'a, ()> {
-        Box::pin(async move { self.client.set_lock(self.open(name).await?.1, lock.message(), wait).await })
+    fn lock<'a>(&'a self, name: &'a str, lock: Lock, if_locked: IfLocked) -> Call<'a, ()> {
+        Box::pin(async move { self.client.set_lock(self.open(name).await?.1, lock, if_locked).await })
     }
 
     fn session(&self) -> Sitting {
@@ -247,12 +243,12 @@ impl Files for ClientFiles {
             let mut names = Vec::new();
             for (directory, inode) in &self.directories {
                 let prefix = if directory.is_empty() { String::new() } else { format!("{directory}/") };
-                let mut cookie = 0;
+                let mut after = None;
                 loop {
                     let (entries, is_end) =
-                        self.client.read_dir(&Credentials::root(), *inode, cookie, 100, false).await?;
+                        self.client.read_dir(&Credentials::root(), *inode, after, 100, EntryDetail::Names).await?;
                     for entry in entries {
-                        cookie = entry.cookie;
+                        after = Some(entry.cookie);
                         let name = String::from_utf8_lossy(&entry.name).into_owned();
                         if name != "." && name != ".." && !self.directories.contains_key(&name) {
                             names.push((format!("{prefix}{name}"), entry.inode));

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client};
+use ebb_client::{Access, Client, NewFile};
 use ebb_runtime::Plant;
 use ebb_runtime::virt::{LinkOptions, World, WorldOptions};
 use ebb_types::{Credentials, InodeId, Result};
@@ -122,7 +122,7 @@ async fn make(client: &Client, prefix: &str, count: usize) -> Result<Vec<(InodeI
     let mut files = Vec::new();
     for number in 0..count {
         let name = format!("{prefix}{number}");
-        let made = client.create(&root, InodeId::ROOT, name.as_bytes(), 0o644, 0, true, access, Vec::new()).await?;
+        let made = client.create(&root, NewFile::exclusive(InodeId::ROOT, name.as_bytes(), access)).await?;
         files.push((InodeId::new(made.1.inode), made.0));
     }
     Ok(files)

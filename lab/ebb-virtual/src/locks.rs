@@ -8,9 +8,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use ebb_client::{IfLocked, Lock, LockKind, LockSort};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::Dice;
-use ebb_wire::pb;
 
 use crate::history::Time;
 use crate::workload::{LOGS, PLACED, Worker, name};
@@ -21,52 +21,12 @@ const SPAN: u64 = 100;
 /// Between two attempts to give a lock back.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
-/// Whether a lock suffers others beside it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LockMode {
-    /// None: it is given back.
-    Unlock,
-    /// Others that are shared.
-    Shared,
-    /// With no other holder.
-    Exclusive,
-}
-
-/// A lock that is taken or given back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Lock {
-    /// Its owner, beside the session.
-    pub owner: u64,
-    /// How.
-    pub mode: LockMode,
-    /// Of flock(2), or of fcntl(2): the two do not see each other.
-    pub flock: bool,
-    /// First byte.
-    pub start: u64,
-    /// Last byte.
-    pub end: u64,
-}
-
-impl Lock {
-    /// As the master is asked for it.
-    #[must_use]
-    pub fn message(&self) -> pb::FileLock {
-        let Self { owner, flock, start, end, .. } = *self;
-        let kind = match self.mode {
-            LockMode::Unlock => 0,
-            LockMode::Shared => 1,
-            LockMode::Exclusive => 2,
-        };
-        pb::FileLock { kind, flock, owner, start, end, pid: 1, session: 0 }
-    }
-
-    /// Whether two owners may not have these at one time.
-    #[must_use]
-    pub fn excludes(&self, other: &Self) -> bool {
-        let meet = self.flock == other.flock && self.start <= other.end && other.start <= self.end;
-        let harmless = self.mode == LockMode::Shared && other.mode == LockMode::Shared;
-        meet && !harmless && self.owner != other.owner
-    }
+/// Whether two owners may not have these at one time.
+#[must_use]
+pub fn exclude_each_other(one: &Lock, other: &Lock) -> bool {
+    let meet = one.sort == other.sort && one.start <= other.last_byte() && other.start <= one.last_byte();
+    let harmless = one.kind == LockKind::Shared && other.kind == LockKind::Shared;
+    meet && !harmless && one.owner != other.owner
 }
 
 /// A lock that a client certainly had.
@@ -99,7 +59,8 @@ impl Worker {
         let file = dice.index(PLACED + LOGS);
         let lock = some_lock(owner, dice);
         let session = self.files.session().id;
-        let asked = self.files.lock(&name(file), lock, dice.coin()).await;
+        let if_locked = if dice.coin() { IfLocked::Wait } else { IfLocked::Fail };
+        let asked = self.files.lock(&name(file), lock, if_locked).await;
         let sitting = self.files.session();
         if asked.is_ok() && sitting.id == session {
             let from = self.now();
@@ -126,8 +87,8 @@ impl Worker {
 
     /// Tries until there is an answer: a lock that stayed would keep all others out.
     async fn give_back(&self, runtime: &Runtime, file: usize, lock: Lock) {
-        let unlock = Lock { mode: LockMode::Unlock, ..lock };
-        while let Err(error) = self.files.lock(&name(file), unlock, false).await {
+        let unlock = Lock { kind: LockKind::Unlock, ..lock };
+        while let Err(error) = self.files.lock(&name(file), unlock, IfLocked::Fail).await {
             tracing::debug!(client = self.client, %error, "a lock is not given back yet");
             runtime.sleep(RETRY_PAUSE).await;
         }
@@ -135,11 +96,12 @@ impl Worker {
 }
 
 fn some_lock(owner: u64, dice: &mut Dice) -> Lock {
-    let mode = if dice.chance(0.3) { LockMode::Shared } else { LockMode::Exclusive };
+    let kind = if dice.chance(0.3) { LockKind::Shared } else { LockKind::Exclusive };
+    let pid = Some(1);
     if dice.coin() {
-        return Lock { owner, mode, flock: true, start: 0, end: u64::MAX };
+        return Lock { kind, pid, ..Lock::release_all(owner, LockSort::Flock) };
     }
     let start = dice.below(SPAN);
-    let end = if dice.chance(0.2) { u64::MAX } else { start + dice.below(SPAN) };
-    Lock { owner, mode, flock: false, start, end }
+    let end = if dice.chance(0.2) { None } else { Some(start + dice.below(SPAN)) };
+    Lock { kind, sort: LockSort::Fcntl, owner, start, end, pid }
 }

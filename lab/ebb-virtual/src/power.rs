@@ -230,9 +230,7 @@ impl PowerCluster {
     fn start_master(&self, runtime: Runtime) {
         let (address, masters, proxy) = (self.master_address(), vec![self.master_address()], self.proxy_address());
         let mut overload_rule = self.overload_rule;
-        if overload_rule.ahead_bytes < u64::MAX {
-            overload_rule.ahead_bytes /= self.scale;
-        }
+        overload_rule.ahead_bytes = overload_rule.ahead_bytes.map(|bytes| bytes / self.scale);
         runtime.clone().spawn("main", async move {
             let mut options = ebb_master::Options::new("/master".into(), address, identity("master", "master"));
             options.dead_time = DEAD_TIME;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ebb_client::Client;
+use ebb_client::{Client, NewFile};
 use ebb_runtime::Plant;
 use ebb_runtime::virt::options::Panics;
 use ebb_runtime::virt::{Dice, World, WorldOptions};
@@ -242,9 +242,9 @@ async fn set_up(client: &Client, options: &SingleOptions) -> Result<InodeId> {
         ..Default::default()
     };
     client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
-    let directory = InodeId::new(client.resolve(&root, b"/d", true).await?.inode);
+    let directory = InodeId::new(client.resolve(&root, b"/d").await?.inode);
     let access = ebb_client::Access::ReadWrite;
-    let made = client.create(&root, directory, work::SHARED.as_bytes(), 0o644, 0, true, access, Vec::new()).await?;
+    let made = client.create(&root, NewFile::exclusive(directory, work::SHARED.as_bytes(), access)).await?;
     client.close(made.0).await;
     Ok(directory)
 }

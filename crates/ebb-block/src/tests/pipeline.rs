@@ -144,7 +144,7 @@ fn recovery_calls_answer_for_each_replica() {
         let described = client.call(&server, &describe).await.unwrap().replicas;
         assert_eq!((described[0].length, described[0].absent, described[1].absent), (400, false, true));
         assert!(described[0].file.ends_with("replicas/01/0000000000000001"));
-        let replicas = vec![pb::DeletedReplica { metablock: 1, epoch: u64::MAX, life: 0 }];
+        let replicas = vec![pb::DeletedReplica { metablock: 1, epoch: None, life: 0 }];
         client.call(&server, &pb::DeleteReplicas { volume, replicas }).await.unwrap();
         let gone = client.read(&server, 1, version(3, 0), 0, 16384).await.unwrap_err();
         assert_eq!(gone.kind(), ErrorKind::NoReplica);

@@ -63,7 +63,7 @@ pub(super) async fn registered(runtime: &Runtime, server: &BlockServer) {
 pub(super) fn hop(server: &BlockServer) -> pb::Hop {
     let label = server.volumes()[0].label();
     let member = pb::Member {
-        node: server.node().raw(),
+        node: server.node().unwrap().raw(),
         volume: label.volume.raw(),
         incarnation: label.incarnation.raw(),
         home: 0,

@@ -88,13 +88,12 @@ impl Shared {
                 return Vec::new();
             }
         };
-        let refusals: BTreeMap<u64, pb::Failure> =
-            reply.refusals.into_iter().map(|one| (one.inode, one.failure.unwrap_or_default())).collect();
+        let refusals: BTreeMap<u64, Error> = reply.refusals.into_iter().map(|one| (one.inode, one.into())).collect();
         let attrs: BTreeMap<u64, pb::Attr> = reply.released.into_iter().map(|attr| (attr.inode, attr)).collect();
         let leased: BTreeSet<u64> = reply.leased.into_iter().collect();
         for (inode, file) in sent {
-            if let Some(failure) = refusals.get(&file.inode) {
-                self.on_refused(inode, &Error::from(failure.clone()));
+            if let Some(error) = refusals.get(&file.inode) {
+                self.on_refused(inode, error);
                 continue;
             }
             let mut core = inode.core.lock();

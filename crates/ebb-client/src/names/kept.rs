@@ -7,7 +7,7 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetAttr, Lookup, Op, ReadDir};
 
 use crate::lease::hold::Lease;
-use crate::names::known::{Asking, Name, Trust};
+use crate::names::known::{Asking, Name, Page, Trust};
 use crate::shared::Shared;
 
 impl Shared {
@@ -74,7 +74,8 @@ impl Shared {
         let mut leased = reply.leased;
         leased.sort_unstable();
         if leased.binary_search(&directory.raw()).is_ok() {
-            self.known.put_listing(&asking, directory, cookie, &entries, reply.end);
+            let after = Some(cookie).filter(|cookie| *cookie != 0);
+            self.known.put_listing(&asking, directory, &Page { after, entries: &entries, is_last: reply.end });
         }
         for entry in &mut entries {
             if let Some(attr) = entry.attr.take() {
@@ -226,8 +227,9 @@ impl Shared {
         for inode in inodes.iter().filter(|inode| reply.attr.is_none_or(|attr| attr.inode != inode.raw())) {
             self.known.on_unsure_attr(*inode);
         }
-        if reply.displaced_inode != 0 && about.is_none_or(|attr| attr.inode != reply.displaced_inode) {
-            self.on_unsure_inode(InodeId::new(reply.displaced_inode));
+        let displaced = reply.displaced().filter(|id| about.is_none_or(|attr| attr.inode != id.raw()));
+        if let Some(displaced) = displaced {
+            self.on_unsure_inode(displaced);
         }
         seen
     }

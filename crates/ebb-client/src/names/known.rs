@@ -33,6 +33,16 @@ pub(crate) enum Name {
     Leads(InodeId),
 }
 
+/// A page of a directory's listing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Page<'a> {
+    /// The cookie that it begins after; `None`: it begins at the start.
+    pub after: Option<u64>,
+    pub entries: &'a [pb::DirEntry],
+    /// The directory ends with it.
+    pub is_last: bool,
+}
+
 /// Names and attributes.
 #[derive(Debug, Default)]
 pub(crate) struct Known(Mutex<State>);
@@ -58,7 +68,7 @@ struct Directory {
     /// What is not in `names` is not there.
     complete: bool,
     /// A listing that began after this event has come as far as this cookie.
-    listing: Option<(u64, u64)>,
+    listing: Option<(u64, Option<u64>)>,
 }
 
 /// Something happened to an inode.
@@ -290,15 +300,9 @@ impl Known {
         }
     }
 
-    /// A page of a listing, from `cookie` on (0: the start), of a directory that may be kept.
-    pub fn put_listing(
-        &self,
-        asking: &Asking<'_>,
-        directory: InodeId,
-        cookie: u64,
-        entries: &[pb::DirEntry],
-        end: bool,
-    ) {
+    /// A page of the listing of a directory that may be kept.
+    pub fn put_listing(&self, asking: &Asking<'_>, directory: InodeId, page: &Page<'_>) {
+        let Page { after, entries, is_last } = *page;
         let mut state = self.0.lock();
         if !state.is_undisturbed(asking.after, directory) {
             return;
@@ -306,22 +310,22 @@ impl Known {
         let before = state.directories.get(&directory).and_then(|directory| directory.listing);
         // Pages make a whole if nothing has happened since the first of them was asked for.
         let since = match before {
-            _ if cookie == 0 => Some(asking.after),
-            Some((since, next)) if next == cookie && state.is_undisturbed(since, directory) => Some(since),
+            _ if after.is_none() => Some(asking.after),
+            Some((since, next)) if next == after && state.is_undisturbed(since, directory) => Some(since),
             _ => None,
         };
         for entry in entries {
             state.put_name(directory, &entry.name, Some(InodeId::new(entry.inode)));
         }
         let Some(directory) = state.directories.get_mut(&directory) else {
-            if end && since.is_some() && entries.is_empty() {
+            if is_last && since.is_some() && entries.is_empty() {
                 state.directories.insert(directory, Directory { complete: true, ..Directory::default() });
             }
             return;
         };
-        let next = entries.last().map_or(cookie, |entry| entry.cookie);
-        directory.listing = since.filter(|_| !end).map(|since| (since, next));
-        directory.complete |= end && since.is_some();
+        let next = entries.last().map(|entry| entry.cookie).or(after);
+        directory.listing = since.filter(|_| !is_last).map(|since| (since, next));
+        directory.complete |= is_last && since.is_some();
     }
 
     /// This client changed attributes of the inode: answers under way may not know it. `now`: as the change left them,

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::shared::Shared;
+use crate::types::{IfLocked, Lock, LockKind, LockSort};
 
 /// A wait is checked against the master so often: a grant may have been told to a poll that got lost.
 const ASK_AGAIN: Duration = Duration::from_secs(20);
@@ -29,17 +30,17 @@ struct Waiter {
     number: u64,
     inode: u64,
     owner: u64,
-    flock: bool,
+    sort: LockSort,
     told: oneshot::Sender<Result<()>>,
 }
 
 impl LockWaiters {
-    fn enter(&self, inode: InodeId, lock: &pb::FileLock) -> (u64, oneshot::Receiver<Result<()>>) {
+    fn enter(&self, inode: InodeId, lock: &Lock) -> (u64, oneshot::Receiver<Result<()>>) {
         let (told, hear) = oneshot::channel();
         let mut state = self.0.lock();
         state.next += 1;
         let number = state.next;
-        state.waiters.push(Waiter { number, inode: inode.raw(), owner: lock.owner, flock: lock.flock, told });
+        state.waiters.push(Waiter { number, inode: inode.raw(), owner: lock.owner, sort: lock.sort, told });
         (number, hear)
     }
 
@@ -51,7 +52,9 @@ impl LockWaiters {
     pub fn on_granted(&self, granted: &pb::LockGranted) {
         let mut state = self.0.lock();
         let place = state.waiters.iter().position(|waiter| {
-            waiter.inode == granted.inode && waiter.owner == granted.owner && waiter.flock == granted.flock
+            waiter.inode == granted.inode
+                && waiter.owner == granted.owner
+                && waiter.sort == LockSort::of_message(granted.flock)
         });
         if let Some(place) = place {
             let waiter = state.waiters.remove(place);
@@ -74,20 +77,19 @@ impl LockWaiters {
 }
 
 impl Shared {
-    /// Takes or releases a lock; waits if `wait`.
+    /// Takes or releases a lock.
     ///
     /// Cancel-safety: dropped while it waits, the request is taken back, and so is a grant that crossed it.
-    pub async fn set_lock(self: &Arc<Self>, inode: InodeId, lock: pb::FileLock, wait: bool) -> Result<()> {
+    pub async fn set_lock(self: &Arc<Self>, inode: InodeId, lock: Lock, if_locked: IfLocked) -> Result<()> {
         self.check_open()?;
-        if lock.kind == 0 {
-            return self.ask_lock(inode, &lock, false, false).await.map(drop);
+        if lock.kind == LockKind::Unlock {
+            return self.ask_lock(inode, lock, LockRequest::Once).await.map(drop);
         }
         loop {
             let session = self.session.name().generation;
-            if wait {
-                self.wait_for_lock(inode, lock).await?;
-            } else {
-                self.ask_lock(inode, &lock, false, false).await?;
+            match if_locked {
+                IfLocked::Wait => self.wait_for_lock(inode, lock).await?,
+                IfLocked::Fail => drop(self.ask_lock(inode, lock, LockRequest::Once).await?),
             }
             // A grant is worth as much as its session: an answer that lay here while this host was frozen may be of one
             // that is over, and the lock somebody else's. Under the next session it is asked for anew.
@@ -101,11 +103,11 @@ impl Shared {
         }
     }
 
-    async fn wait_for_lock(self: &Arc<Self>, inode: InodeId, lock: pb::FileLock) -> Result<()> {
+    async fn wait_for_lock(self: &Arc<Self>, inode: InodeId, lock: Lock) -> Result<()> {
         loop {
             let (number, hear) = self.locks.enter(inode, &lock);
             let mut guard = GiveUp { shared: self.clone(), inode, lock, number, armed: true };
-            if !self.ask_lock(inode, &lock, true, false).await? {
+            if !self.ask_lock(inode, lock, LockRequest::Queue).await? {
                 guard.disarm();
                 return Ok(());
             }
@@ -118,17 +120,29 @@ impl Shared {
             match told {
                 Some(verdict) => return verdict,
                 // Taken back and asked again; if there was nothing to take back, it has been granted.
-                None if !self.ask_lock(inode, &lock, false, true).await? => return Ok(()),
+                None if !self.ask_lock(inode, lock, LockRequest::Cancel).await? => return Ok(()),
                 None => {}
             }
         }
     }
 
     /// One request; whether it was queued (or, of a cancel, whether there was something to take back).
-    async fn ask_lock(&self, inode: InodeId, lock: &pb::FileLock, wait: bool, cancel: bool) -> Result<bool> {
-        let op = SetLock { inode: inode.raw(), lock: Some(*lock), wait, cancel };
+    async fn ask_lock(&self, inode: InodeId, lock: Lock, request: LockRequest) -> Result<bool> {
+        let (wait, cancel) = (request == LockRequest::Queue, request == LockRequest::Cancel);
+        let op = SetLock { inode: inode.raw(), lock: Some(lock.into()), wait, cancel };
         Ok(self.session.meta(&Credentials::root(), Op::SetLock(op)).await?.queued)
     }
+}
+
+/// What the master does with a lock that it is sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LockRequest {
+    /// Grants or releases it at once, or refuses.
+    Once,
+    /// Queues it if it cannot be granted at once.
+    Queue,
+    /// Takes it out of the queue.
+    Cancel,
 }
 
 fn lost() -> Error {
@@ -139,7 +153,7 @@ fn lost() -> Error {
 struct GiveUp {
     shared: Arc<Shared>,
     inode: InodeId,
-    lock: pb::FileLock,
+    lock: Lock,
     number: u64,
     armed: bool,
 }
@@ -159,9 +173,12 @@ impl Drop for GiveUp {
         self.shared.locks.leave(self.number);
         let (shared, inode, lock) = (self.shared.clone(), self.inode, self.lock);
         self.shared.runtime.spawn("take a lock request back", async move {
-            let result = match shared.ask_lock(inode, &lock, false, true).await {
+            let result = match shared.ask_lock(inode, lock, LockRequest::Cancel).await {
                 // It was granted while it was being given up.
-                Ok(false) => shared.ask_lock(inode, &pb::FileLock { kind: 0, ..lock }, false, false).await,
+                Ok(false) => {
+                    let unlock = Lock { kind: LockKind::Unlock, ..lock };
+                    shared.ask_lock(inode, unlock, LockRequest::Once).await
+                }
                 other => other,
             };
             if let Err(error) = result {

@@ -55,7 +55,7 @@ impl Client {
         let mut left = members.to_vec();
         loop {
             may().await?;
-            let Some(place) = left.iter().position(|member| shared.awake_left_ms(member.node) > 0) else {
+            let Some(place) = left.iter().position(|member| !shared.awake_for(member.node_id()).is_asleep()) else {
                 let wakes = left.iter().filter_map(|member| shared.wakes_in(member.node)).min();
                 shared.runtime.sleep(wakes.map_or(LOOK_AGAIN, |wait| wait.min(LOOK_AGAIN))).await;
                 continue;
@@ -110,8 +110,8 @@ fn metablock_of(call: &Held) -> Option<ebb_types::MetablockId> {
 async fn attempt(shared: &Arc<Shared>, member: &pb::Member, call: &Held, payload: &Bytes) -> Result<(Answer, Bytes)> {
     let hop = shared.nodes.hop(member)?;
     // Who falls asleep meanwhile answers when it wakes: it is asked again then.
-    let awake = Duration::from_millis(shared.awake_left_ms(member.node)).saturating_add(SLACK);
-    let within = |longest: Duration| longest.min(awake);
+    let left = shared.awake_for(member.node_id()).left();
+    let within = |longest: Duration| left.map_or(longest, |left| longest.min(left + SLACK));
     let (volume, incarnation) = (member.volume, member.incarnation);
     match call {
         Held::Read(read) => {

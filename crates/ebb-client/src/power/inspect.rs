@@ -107,14 +107,13 @@ impl Shared {
         let interval_ms = plan.map_or(0, |plan| plan.interval_ms);
         let duty = plan.and_then(|plan| plan.nodes.get(&node)).map_or(Duty::On, |node| node.duty);
         let start_ms = if let Duty::Blink { start_ms, .. } = duty { start_ms } else { 0 };
-        let left_ms = plans.awake_left_ms(node, now_ms);
         BlinkState {
             state: plans.state(node, now_ms),
             plan: plans.version().raw(),
             interval: Duration::from_millis(interval_ms),
             start: Duration::from_millis(start_ms),
             active: Duration::from_millis(duty.active_ms(interval_ms)),
-            awake_left: (left_ms < u64::MAX).then(|| Duration::from_millis(left_ms)),
+            awake_left: plans.awake_for(node, now_ms).left(),
             wakes_in: plans.next_wake_ms(node, now_ms).map(|wake| Duration::from_millis(wake.saturating_sub(now_ms))),
         }
     }

@@ -15,8 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ebb_power::Awake;
 use ebb_runtime::Moment;
-use ebb_types::Result;
+use ebb_types::{NodeId, Result};
 use tokio::sync::Notify;
 
 use crate::inode::{Core, Inode};
@@ -51,12 +52,13 @@ enum Next {
     Rest(Duration),
 }
 
-/// `left_ms`: how long its node still serves; `u64::MAX`: no plan lets it sleep.
-fn next(left_ms: u64, interval_ms: u64) -> Next {
-    let ahead = (interval_ms / PART).clamp(AHEAD_MS.0, AHEAD_MS.1);
-    match left_ms {
-        left if left <= ahead => Next::Rest(Duration::from_millis(left)),
-        left => Next::Serve(Duration::from_millis(left - ahead).min(LOOK)),
+/// `awake`: how long its node still serves.
+fn next(awake: Awake, interval_ms: u64) -> Next {
+    let ahead = Duration::from_millis((interval_ms / PART).clamp(AHEAD_MS.0, AHEAD_MS.1));
+    match awake.left() {
+        Some(left) if left <= ahead => Next::Rest(left),
+        Some(left) => Next::Serve((left - ahead).min(LOOK)),
+        None => Next::Serve(LOOK),
     }
 }
 
@@ -98,7 +100,7 @@ impl Shared {
     fn next_rest(&self) -> Next {
         let Some(own) = self.nodes.on_host(self.options.host.as_str()) else { return Next::Serve(LOOK) };
         let interval_ms = self.plans.lock().at(self.wall_ms()).map_or(0, |plan| plan.interval_ms);
-        next(self.awake_left_ms(own), interval_ms)
+        next(self.awake_for(NodeId::new(own)), interval_ms)
     }
 
     fn own_wake(&self) -> Option<Duration> {
@@ -177,12 +179,12 @@ mod tests {
     #[test]
     fn a_client_rests_shortly_before_its_node_does() {
         let ms = Duration::from_millis;
-        assert_eq!(next(u64::MAX, 2000), Next::Serve(LOOK), "no plan lets it sleep");
-        assert_eq!(next(5000, 60_000), Next::Serve(LOOK), "the plan may change before");
-        assert_eq!(next(800, 60_000), Next::Serve(ms(300)), "half a second of a minute");
-        assert_eq!(next(500, 60_000), Next::Rest(ms(500)));
-        assert_eq!(next(60, 2000), Next::Serve(ms(10)), "a fortieth of two seconds");
-        assert_eq!(next(20, 100), Next::Rest(ms(20)));
-        assert_eq!(next(0, 2000), Next::Rest(ms(0)), "it sleeps");
+        assert_eq!(next(Awake::Always, 2000), Next::Serve(LOOK), "no plan lets it sleep");
+        assert_eq!(next(Awake::ForMs(5000), 60_000), Next::Serve(LOOK), "the plan may change before");
+        assert_eq!(next(Awake::ForMs(800), 60_000), Next::Serve(ms(300)), "half a second of a minute");
+        assert_eq!(next(Awake::ForMs(500), 60_000), Next::Rest(ms(500)));
+        assert_eq!(next(Awake::ForMs(60), 2000), Next::Serve(ms(10)), "a fortieth of two seconds");
+        assert_eq!(next(Awake::ForMs(20), 100), Next::Rest(ms(20)));
+        assert_eq!(next(Awake::Asleep, 2000), Next::Rest(ms(0)), "it sleeps");
     }
 }

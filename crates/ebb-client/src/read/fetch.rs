@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ebb_power::read::Candidate;
 use ebb_rpc::Response;
-use ebb_types::{CHUNK_SIZE, Error, ErrorKind, InodeId, ReadRule, Result, Version, err};
+use ebb_types::{CHUNK_SIZE, Error, ErrorKind, InodeId, NodeId, ReadRule, Result, Version, err};
 use ebb_wire::{convert, pb};
 use parking_lot::Mutex;
 
@@ -213,8 +213,8 @@ async fn from_or_report(
 ) -> Result<Bytes> {
     let member = wanted.record.members[place];
     // Who falls asleep meanwhile answers when it wakes, which may be long: others are asked before.
-    let left = Duration::from_millis(shared.awake_left_ms(member.node)).saturating_add(SLACK);
-    let attempt = attempt.min(left);
+    let left = shared.awake_for(member.node_id()).left();
+    let attempt = left.map_or(attempt, |left| attempt.min(left + SLACK));
     on_asked(shared, wanted, member.node);
     let answer = from_member(shared, wanted, &member, attempt).await;
     if answer.is_ok() {
@@ -234,7 +234,7 @@ async fn from_or_report(
 /// A node is about to be asked: that others might have been is what its part is reckoned by.
 fn on_asked(shared: &Shared, wanted: &Wanted, node: u64) {
     let members = wanted.record.members.iter().map(|member| member.node);
-    let serves = |node: &u64| shared.awake_left_ms(*node) > 0 && !shared.nodes.is_lost(*node);
+    let serves = |node: &u64| !shared.awake_for(NodeId::new(*node)).is_asleep() && !shared.nodes.is_lost(*node);
     let could: Vec<u64> = members.filter(serves).collect();
     shared.balance.lock().count(could, node);
 }
@@ -256,7 +256,7 @@ pub(crate) fn order(shared: &Shared, rule: ReadRule, record: &pb::Metablock) -> 
     let slow = shared.nodes.gray_of(record.members.iter().map(|member| member.node));
     let candidates = record.members.iter().enumerate().map(|(place, member)| Candidate {
         node: place,
-        awake_left_ms: shared.awake_left_ms(member.node),
+        awake: shared.awake_for(member.node_id()),
         distance: shared.nodes.distance(&shared.options.host, member.node),
         is_dead: shared.nodes.is_lost(member.node),
         is_slow: slow == Some(member.node),

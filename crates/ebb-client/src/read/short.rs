@@ -17,11 +17,11 @@ use bytes::Bytes;
 use ebb_runtime::Moment;
 use ebb_types::CHUNK_SIZE;
 use ebb_wire::frame::crc32c;
-use ebb_wire::pb;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use self::connection::{Connection, Replica};
+use crate::nodes::Hop;
 use crate::read::fetch::Wanted;
 use crate::shared::Shared;
 
@@ -66,7 +66,7 @@ enum Link {
 
 impl ShortCircuit {
     /// What is wanted, from the file of a member of this host; none if that cannot be done right now.
-    pub async fn read(&self, shared: &Arc<Shared>, wanted: &Wanted, hop: &pb::Hop) -> Option<Bytes> {
+    pub async fn read(&self, shared: &Arc<Shared>, wanted: &Wanted, hop: &Hop) -> Option<Bytes> {
         if !shared.options.short_circuit
             || hop.host != shared.options.host.as_str()
             || wanted.record.length < LENGTH_MIN
@@ -97,7 +97,7 @@ impl ShortCircuit {
         &self,
         shared: &Arc<Shared>,
         wanted: &Wanted,
-        hop: &pb::Hop,
+        hop: &Hop,
     ) -> Option<(Arc<Connection>, Arc<Replica>)> {
         let server = self.servers.lock().entry(hop.address.clone()).or_default().clone();
         let connection = server.connection(shared, &hop.address).await?;

@@ -137,7 +137,7 @@ impl Shared {
     /// Whether bytes may be put with a member: it answers, and no plan lets it sleep.
     fn takes_direct(&self, member: &pb::Member) -> bool {
         let nodes = &self.nodes;
-        self.awake_left_ms(member.node) == u64::MAX
+        self.awake_for(member.node_id()).is_always()
             && !nodes.is_dead(member.node)
             && nodes.check_answers(member.node).is_ok()
     }
@@ -147,8 +147,8 @@ impl Shared {
     pub async fn fetch_back_goal(self: &Arc<Self>, inode: &Arc<Inode>, goal: &Goal) {
         for (index, serial, version) in goal.channels() {
             let target = Target { shared: self.clone(), inode: inode.clone(), index: *index, serial: *serial };
-            let is_asleep = |member: &pb::Member| self.awake_left_ms(member.node) != u64::MAX;
-            if !target.members().iter().any(is_asleep) {
+            let may_sleep = |member: &pb::Member| !self.awake_for(member.node_id()).is_always();
+            if !target.members().iter().any(may_sleep) {
                 continue;
             }
             let writes = target.with(|channel| channel.pending(channel.settled, *version)).unwrap_or_default();
@@ -171,7 +171,7 @@ impl Target {
         let mut unheard = None;
         for member in self.members() {
             let asked = async {
-                if self.shared.awake_left_ms(member.node) == 0 {
+                if self.shared.awake_for(member.node_id()).is_asleep() {
                     return Err(err!(Unavailable, "n{} sleeps", member.node));
                 }
                 let hop = self.shared.nodes.hop(&member)?;

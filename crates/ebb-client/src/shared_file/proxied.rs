@@ -25,8 +25,7 @@ use crate::lease::hold::Lease;
 use crate::shared::Shared;
 use crate::shared_file::put::Directly;
 use crate::shared_file::sharing::{End, Fate, Request, Sharing, Stay, is_worth_repeating, unknown};
-use crate::types::{Allocate, Privileges};
-use crate::write::Place;
+use crate::types::{Allocate, Place, Privileges, Seek};
 
 /// Bytes of one operation. Twice what a kernel asks for at a time; a longer one is cut.
 pub(crate) const SHARED_MAX: u64 = 2 << 20;
@@ -167,9 +166,9 @@ impl Shared {
         inode: &Arc<Inode>,
         sharing: &Sharing,
         offset: u64,
-        hole: bool,
+        what: Seek,
     ) -> Result<Option<u64>> {
-        let seek = Op::Seek(shared_op::Seek { offset, hole });
+        let seek = Op::Seek(shared_op::Seek { offset, hole: what == Seek::Hole });
         Ok(match self.ask_shared(inode, sharing, seek).await? {
             Outcome::Done(answer) => Some(answer.reply.offset),
             Outcome::Gone => None,

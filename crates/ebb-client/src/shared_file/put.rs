@@ -106,7 +106,7 @@ impl Shared {
         let mut hops = Vec::with_capacity(part.members.len());
         for member in &part.members {
             self.nodes.check_answers(member.node)?;
-            if self.awake_left_ms(member.node) != u64::MAX || self.is_out_of_step(member.node) {
+            if !self.awake_for(member.node_id()).is_always() || self.is_out_of_step(member.node) {
                 return Err(err!(Unavailable, "n{} may sleep soon", member.node));
             }
             hops.push(self.nodes.hop(member)?);
@@ -121,10 +121,7 @@ impl Shared {
             ..pb::PutStaged::default()
         };
         for (hop, result) in hops.iter().zip(members::put(self, &hops, message, bytes).await) {
-            let result = result?;
-            if result.boot == 0 && result.failure.is_none() {
-                return Err(err!(Unavailable, "{} said nothing", hop.address));
-            }
+            let Some(result) = result? else { return Err(err!(Unavailable, "{} said nothing", hop.address)) };
             ebb_wire::convert::failure(result.failure)?;
         }
         Ok(())

@@ -8,14 +8,14 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{CreateDataset, Op, SetDataset};
 
 use super::harness::{BLOCK, Cluster, create, pattern, root, run};
-use crate::{Access, Client, Metrics, Unit};
+use crate::{Access, Client, Metrics, NewName, Unit};
 
 const READ: u64 = 16 << 10;
 const SIZE: u64 = 64 * BLOCK;
 
 /// A file in one metablock of a dataset of its own; the dataset's id.
 async fn file(client: &Client) -> (InodeId, u64) {
-    client.make_dir(&root(), InodeId::ROOT, b"d", 0o755, 0).await.unwrap();
+    client.make_dir(&root(), NewName { parent: InodeId::ROOT, name: b"d", mode: 0o755, umask: 0 }).await.unwrap();
     let dataset = pb::Dataset { path: "/d".into(), block_size: BLOCK, metablock_size: SIZE, ..Default::default() };
     let made = client.meta(&root(), Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
     let dataset = made.dataset.unwrap();

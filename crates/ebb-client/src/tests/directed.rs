@@ -7,7 +7,7 @@ use ebb_types::{ErrorKind, HostName, InodeId};
 use ebb_wire::pb;
 
 use super::harness::{BLOCK, Blocks, Heard, METABLOCK, create, pattern, read_all, root, run, run_with};
-use crate::{Access, Allocate, SetAttr, SetTime};
+use crate::{Access, Allocate, IfLocked, Lock, LockKind, LockSort, NewFile, Seek, SetAttr, SetTime};
 
 #[test]
 fn what_was_written_is_read_by_the_writer_and_by_others() {
@@ -317,12 +317,12 @@ fn allocate_punch_and_seek() {
         assert_eq!(client.locations(inode).await.unwrap().len(), 2);
         assert!(read_all(&client, handle).await.unwrap().iter().all(|byte| *byte == 0));
         client.write(handle, METABLOCK, pattern(1, 2 * BLOCK as usize)).await.unwrap();
-        assert_eq!(client.seek(handle, 0, false).await.unwrap(), METABLOCK);
-        assert_eq!(client.seek(handle, 0, true).await.unwrap(), 0);
-        assert_eq!(client.seek(handle, METABLOCK, true).await.unwrap(), METABLOCK + 2 * BLOCK);
+        assert_eq!(client.seek(handle, 0, Seek::Data).await.unwrap(), METABLOCK);
+        assert_eq!(client.seek(handle, 0, Seek::Hole).await.unwrap(), 0);
+        assert_eq!(client.seek(handle, METABLOCK, Seek::Hole).await.unwrap(), METABLOCK + 2 * BLOCK);
         client.allocate(handle, Allocate::PunchHole, METABLOCK, BLOCK).await.unwrap();
-        assert_eq!(client.seek(handle, 0, false).await.unwrap(), METABLOCK + BLOCK);
-        let kind = client.seek(handle, METABLOCK + 2 * BLOCK, false).await.unwrap_err().kind();
+        assert_eq!(client.seek(handle, 0, Seek::Data).await.unwrap(), METABLOCK + BLOCK);
+        let kind = client.seek(handle, METABLOCK + 2 * BLOCK, Seek::Data).await.unwrap_err().kind();
         assert_eq!(kind, ErrorKind::NoSuchOffset);
         client.allocate(handle, Allocate::Zero, METABLOCK + BLOCK, BLOCK + METABLOCK).await.unwrap();
         let all = read_all(&client, handle).await.unwrap();
@@ -362,11 +362,14 @@ fn locks_are_waited_for_and_given_up() {
     run(13, 3, |cluster| async move {
         let (one, two) = (cluster.client("h0").await, cluster.client("h1").await);
         let (_, inode) = create(&one, InodeId::ROOT, "file").await;
-        let lock = |kind| pb::FileLock { kind, owner: 5, start: 0, end: 9, ..Default::default() };
-        one.set_lock(inode, lock(2), false).await.unwrap();
-        assert_eq!(two.set_lock(inode, lock(1), false).await.unwrap_err().kind(), ErrorKind::WouldBlock);
+        let lock = |kind| Lock { kind, end: Some(9), ..Lock::release_all(5, LockSort::Fcntl) };
+        one.set_lock(inode, lock(LockKind::Exclusive), IfLocked::Fail).await.unwrap();
+        assert_eq!(
+            two.set_lock(inode, lock(LockKind::Shared), IfLocked::Fail).await.unwrap_err().kind(),
+            ErrorKind::WouldBlock
+        );
         {
-            let waiting = two.set_lock(inode, lock(2), true);
+            let waiting = two.set_lock(inode, lock(LockKind::Exclusive), IfLocked::Wait);
             tokio::pin!(waiting);
             tokio::select! {
                 biased;
@@ -375,17 +378,17 @@ fn locks_are_waited_for_and_given_up() {
             }
         }
         cluster.world.sleep(Duration::from_secs(1)).await;
-        one.set_lock(inode, lock(0), false).await.unwrap();
+        one.set_lock(inode, lock(LockKind::Unlock), IfLocked::Fail).await.unwrap();
         cluster.world.sleep(Duration::from_secs(1)).await;
-        assert_eq!(two.test_lock(inode, lock(2)).await.unwrap(), None);
-        one.set_lock(inode, lock(2), false).await.unwrap();
+        assert_eq!(two.test_lock(inode, lock(LockKind::Exclusive)).await.unwrap(), None);
+        one.set_lock(inode, lock(LockKind::Exclusive), IfLocked::Fail).await.unwrap();
         let unlock = async {
             cluster.world.sleep(Duration::from_secs(2)).await;
-            one.set_lock(inode, lock(0), false).await.unwrap();
+            one.set_lock(inode, lock(LockKind::Unlock), IfLocked::Fail).await.unwrap();
         };
-        let (taken, ()) = tokio::join!(two.set_lock(inode, lock(2), true), unlock);
+        let (taken, ()) = tokio::join!(two.set_lock(inode, lock(LockKind::Exclusive), IfLocked::Wait), unlock);
         taken.unwrap();
-        assert!(one.test_lock(inode, lock(2)).await.unwrap().is_some());
+        assert!(one.test_lock(inode, lock(LockKind::Exclusive)).await.unwrap().is_some());
     });
 }
 
@@ -453,7 +456,9 @@ fn a_split_is_read_by_its_map_and_an_old_map_is_told() {
     run(17, 3, |cluster| async move {
         let client = cluster.client("h0").await;
         let dir = cluster.small_dataset(&client, 2).await;
-        let made = client.create(&root(), dir, b"f", 0o644, 0, true, Access::Write, vec![HostName::new("h2")]).await;
+        let made = client
+            .create(&root(), NewFile { hosts: &[HostName::new("h2")], ..NewFile::exclusive(dir, b"f", Access::Write) })
+            .await;
         let (handle, attr, _) = made.unwrap();
         let inode = InodeId::new(attr.inode);
         let data = pattern(1, 600_000);

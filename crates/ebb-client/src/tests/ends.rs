@@ -8,7 +8,7 @@ use ebb_types::{ErrorKind, InodeId};
 use ebb_wire::pb;
 
 use super::harness::{Cluster, create, identity, pattern, read_all, root, run, run_planted};
-use crate::{Access, Client, Handle};
+use crate::{Access, Client, EntryDetail, Handle, UnnamedFile};
 
 /// A session lives for so long without a sign of life.
 const SESSION_TTL: Duration = Duration::from_secs(10);
@@ -97,7 +97,12 @@ fn a_client_that_is_frozen_or_spoken_of_elsewhere_keeps_its_session() {
 }
 
 async fn unnamed(client: &Client, linkable: bool) -> (Handle, InodeId) {
-    let made = client.create_unnamed(&root(), InodeId::ROOT, 0o600, 0, linkable, Access::ReadWrite).await;
+    let made = client
+        .create_unnamed(
+            &root(),
+            UnnamedFile { directory: InodeId::ROOT, mode: 0o600, umask: 0, linkable, access: Access::ReadWrite },
+        )
+        .await;
     let (handle, attr) = made.unwrap();
     assert_eq!(attr.nlink, 0);
     (handle, InodeId::new(attr.inode))
@@ -119,7 +124,10 @@ fn a_file_without_a_name_ends_with_its_last_handle_or_its_client() {
             client.write(handle, 0, pattern(3, 100_000)).await.unwrap();
         }
         client.fsync(open).await.unwrap();
-        assert!(other.read_dir(&root(), InodeId::ROOT, 0, 10, false).await.unwrap().0.is_empty(), "nobody sees them");
+        assert!(
+            other.read_dir(&root(), InodeId::ROOT, None, 10, EntryDetail::Names).await.unwrap().0.is_empty(),
+            "nobody sees them"
+        );
         client.close(closed).await;
         cluster.world.sleep(Duration::from_secs(5)).await;
         assert!(is_gone(&other, first).await);

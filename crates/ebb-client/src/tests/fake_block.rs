@@ -70,7 +70,7 @@ impl FakeDisk {
         if one.life == 0 || one.life == life {
             self.replicas.remove(&one.metablock);
             let below = self.tombstones.entry(one.metablock).or_default();
-            *below = one.epoch.max(*below);
+            *below = one.epoch.unwrap_or(u64::MAX).max(*below);
         }
     }
 

@@ -9,7 +9,7 @@ use ebb_types::{ErrorKind, InodeId};
 
 use super::fake_block::FakeDisk;
 use super::harness::{Blocks, Cluster, create, pattern, read_all, root, run, run_planted, run_with};
-use crate::{Access, Client};
+use crate::{Access, Client, NewFile};
 
 /// How one of three nodes goes missing.
 #[derive(Clone, Copy, Debug)]
@@ -76,16 +76,7 @@ fn longest(missing: Missing, single_source: bool, plant: Option<Plant>) -> ebb_t
             let written = cluster.world.now() - started;
             let started = cluster.world.now();
             let made = client
-                .create(
-                    &root(),
-                    InodeId::ROOT,
-                    format!("f{number}").as_bytes(),
-                    0o644,
-                    0,
-                    true,
-                    Access::ReadWrite,
-                    vec![],
-                )
+                .create(&root(), NewFile::exclusive(InodeId::ROOT, format!("f{number}").as_bytes(), Access::ReadWrite))
                 .await?;
             worst = worst.max(written).max(cluster.world.now() - started);
             client.write(made.0, 0, pattern(number, len)).await?;
@@ -102,7 +93,7 @@ fn longest(missing: Missing, single_source: bool, plant: Option<Plant>) -> ebb_t
         assert_eq!(client.metrics().lost_files, 0);
         // Whoever is gone now, everything that was acknowledged is there.
         for name in ["held", "f0", "f20", "f39"] {
-            let inode = client.resolve(&root(), format!("/{name}").as_bytes(), true).await?.inode;
+            let inode = client.resolve(&root(), format!("/{name}").as_bytes()).await?.inode;
             until_whole(&cluster, &client, InodeId::new(inode)).await;
         }
         cluster.kill_node(0);

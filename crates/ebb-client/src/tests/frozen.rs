@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ebb_types::InodeId;
-use ebb_wire::pb;
 
 use super::harness::{Cluster, create, pattern, read_all, run, run_with_ttl};
-use crate::{Client, Handle};
+use crate::{Client, Handle, IfLocked, Lock, LockKind, LockSort};
 
 /// Files with copies on five hosts, and on which of these each has one.
 async fn files(client: &Client, prefix: &str, count: u64) -> Vec<(Handle, InodeId, Vec<String>)> {
@@ -89,7 +88,7 @@ fn a_grant_that_was_read_too_late_is_not_a_lock() {
     run_with_ttl(Duration::from_secs(3), 67, 3, |cluster| async move {
         let one = cluster.client("one").await;
         let (_, inode) = create(&one, InodeId::ROOT, "file").await;
-        let lock = |kind| pb::FileLock { kind, owner: 5, start: 0, end: 9, ..Default::default() };
+        let lock = |kind| Lock { kind, end: Some(9), ..Lock::release_all(5, LockSort::Fcntl) };
         let mut granted = 0;
         for step in 0..20 {
             let host = format!("two{step}");
@@ -98,15 +97,16 @@ fn a_grant_that_was_read_too_late_is_not_a_lock() {
                 cluster.world.sleep(Duration::from_micros(50 * step)).await;
                 process.freeze();
                 cluster.world.sleep(Duration::from_millis(100)).await;
-                granted += u32::from(one.test_lock(inode, lock(2)).await.unwrap().is_some());
-                one.set_lock(inode, lock(2), true).await.unwrap();
+                granted += u32::from(one.test_lock(inode, lock(LockKind::Exclusive)).await.unwrap().is_some());
+                one.set_lock(inode, lock(LockKind::Exclusive), IfLocked::Wait).await.unwrap();
                 process.thaw();
                 cluster.world.now()
             };
-            let asking = async { (two.set_lock(inode, lock(2), false).await, cluster.world.now()) };
+            let asking =
+                async { (two.set_lock(inode, lock(LockKind::Exclusive), IfLocked::Fail).await, cluster.world.now()) };
             let ((asked, told), thawed) = tokio::join!(asking, freezing);
             assert!(asked.is_err() || told < thawed, "step {step}: told of a lock that another one has");
-            one.set_lock(inode, lock(0), false).await.unwrap();
+            one.set_lock(inode, lock(LockKind::Unlock), IfLocked::Fail).await.unwrap();
             process.kill();
         }
         assert!(granted > 0, "no freeze came between the grant and its answer");

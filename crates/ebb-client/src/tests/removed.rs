@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use ebb_types::{ErrorKind, InodeId};
-use ebb_wire::pb::meta_op::Rename;
 
 use super::harness::{create, pattern, read_all, root, run};
-use crate::{Access, Client, SetAttr};
+use crate::{Access, Client, NewName, Rename, RenameMode, SetAttr};
 
 const FILES: u64 = 40;
 
@@ -18,7 +17,10 @@ fn calls(client: &Client) -> u64 {
 fn nobody_is_asked_for_names_of_a_directory_that_was_just_made() {
     run(71, 3, |cluster| async move {
         let client = cluster.client("client").await;
-        let made = client.make_dir(&root(), InodeId::ROOT, b"new", 0o755, 0).await.unwrap();
+        let made = client
+            .make_dir(&root(), NewName { parent: InodeId::ROOT, name: b"new", mode: 0o755, umask: 0 })
+            .await
+            .unwrap();
         let directory = InodeId::new(made.inode);
         let before = calls(&client);
         for number in 0..FILES {
@@ -100,11 +102,11 @@ fn who_looked_a_file_up_opens_it_after_its_name_is_taken() {
             }
             let changer = if other_replaces { &reader } else { &writer };
             let rename = Rename {
-                source_parent: InodeId::ROOT.raw(),
-                source_name: b"source".to_vec(),
-                target_parent: InodeId::ROOT.raw(),
-                target_name: b"replaced".to_vec(),
-                ..Rename::default()
+                source_parent: InodeId::ROOT,
+                source_name: b"source",
+                target_parent: InodeId::ROOT,
+                target_name: b"replaced",
+                mode: RenameMode::Replace,
             };
             changer.rename(&root(), rename).await.unwrap();
             changer.unlink(&root(), InodeId::ROOT, b"removed").await.unwrap();
@@ -384,11 +386,11 @@ fn a_removal_that_was_given_up_and_is_carried_out_frees_the_file() {
         }
         let user = root();
         let rename = Rename {
-            source_parent: InodeId::ROOT.raw(),
-            source_name: b"source".to_vec(),
-            target_parent: InodeId::ROOT.raw(),
-            target_name: b"covered".to_vec(),
-            ..Rename::default()
+            source_parent: InodeId::ROOT,
+            source_name: b"source",
+            target_parent: InodeId::ROOT,
+            target_name: b"covered",
+            mode: RenameMode::Replace,
         };
         let given_up =
             async { tokio::join!(client.unlink(&user, InodeId::ROOT, b"removed"), client.rename(&user, rename)) };

@@ -9,7 +9,7 @@ use ebb_wire::pb::meta_op::{Commit, Op};
 use parking_lot::Mutex;
 
 use super::harness::{create, pattern, read_all, root, run};
-use crate::{Access, Client, SetAttr};
+use crate::{Access, Client, EntryDetail, SetAttr};
 
 const LEN: usize = 5000;
 /// In which ways a program hears of a size.
@@ -24,7 +24,8 @@ async fn size(client: &Client, inode: InodeId, name: &str, way: &str, step: u32)
         "stat" => client.get_attr(&root(), inode).await.unwrap().size,
         "lookup" => client.lookup(&root(), InodeId::ROOT, name.as_bytes()).await.unwrap().size,
         "list" => {
-            let (entries, _) = client.read_dir(&root(), InodeId::ROOT, 0, 1000, true).await.unwrap();
+            let (entries, _) =
+                client.read_dir(&root(), InodeId::ROOT, None, 1000, EntryDetail::Attributes).await.unwrap();
             let own = entries.iter().find(|entry| entry.name == name.as_bytes()).unwrap();
             own.attr.unwrap().size
         }

@@ -11,7 +11,7 @@ use crate::lease::Entry;
 use crate::lease::hold::Lease;
 use crate::read::fetch;
 use crate::shared::Shared;
-use crate::types::{Allocate, SetAttr};
+use crate::types::{Allocate, Seek, SetAttr};
 use crate::write::FILE_SIZE_MAX;
 use crate::write::drive::drive;
 use crate::write::members;
@@ -107,14 +107,14 @@ impl Shared {
     }
 
     /// Next data, or next hole, at or after `offset`. The end of the file is a hole.
-    pub async fn seek(self: &Arc<Self>, file: &OpenFile, offset: u64, hole: bool) -> Result<u64> {
+    pub async fn seek(self: &Arc<Self>, file: &OpenFile, offset: u64, what: Seek) -> Result<u64> {
         let inode = &file.inode;
         let started = self.runtime.now();
         let _gate = loop {
             match self.enter(inode, Lease::Read, file.pinned).await? {
                 Entry::Lease(gate) => break gate,
                 Entry::Proxy(sharing) => {
-                    if let Some(found) = self.seek_shared(inode, &sharing, offset, hole).await? {
+                    if let Some(found) = self.seek_shared(inode, &sharing, offset, what).await? {
                         return Ok(found);
                     }
                 }
@@ -134,16 +134,19 @@ impl Shared {
         let mut at = offset;
         while at < size {
             let edge = ((at / span + 1) * span).min(size);
-            if let Some(found) = self.seek_in(inode, at, edge, hole).await? {
+            if let Some(found) = self.seek_in(inode, at, edge, what).await? {
                 return Ok(found);
             }
             at = edge;
         }
-        if hole { Ok(size) } else { Err(beyond()) }
+        match what {
+            Seek::Hole => Ok(size),
+            Seek::Data => Err(beyond()),
+        }
     }
 
     /// The same within one metablock, up to `edge`.
-    async fn seek_in(self: &Arc<Self>, inode: &Arc<Inode>, at: u64, edge: u64, hole: bool) -> Result<Option<u64>> {
+    async fn seek_in(self: &Arc<Self>, inode: &Arc<Inode>, at: u64, edge: u64, what: Seek) -> Result<Option<u64>> {
         let (source, span) = {
             let core = inode.core.lock();
             if core.hold.lease() == Lease::None {
@@ -153,14 +156,14 @@ impl Shared {
             let span = core.geometry().metablock_size;
             (core.source(at / span), span)
         };
-        let Some((record, min_version)) = source else { return Ok(hole.then_some(at)) };
+        let Some((record, min_version)) = source else { return Ok((what == Seek::Hole).then_some(at)) };
         let base = at - at % span;
-        let reply = self.ask_where(inode, record, min_version, at - base, hole).await?;
+        let reply = self.ask_where(inode, record, min_version, at - base, what).await?;
         // Behind a replica's end nothing was written: a hole.
-        let found = match (reply.found, hole) {
+        let found = match (reply.found, what) {
             (true, _) => base + reply.offset,
-            (false, true) => (base + reply.length).max(at),
-            (false, false) => return Ok(None),
+            (false, Seek::Hole) => (base + reply.length).max(at),
+            (false, Seek::Data) => return Ok(None),
         };
         Ok((found < edge).then_some(found.max(at)))
     }
@@ -171,9 +174,10 @@ impl Shared {
         mut record: pb::Metablock,
         mut min_version: Version,
         offset: u64,
-        hole: bool,
+        what: Seek,
     ) -> Result<pb::SeekReplicaReply> {
         let started = self.runtime.now();
+        let hole = what == Seek::Hole;
         loop {
             let mut last = err!(NoReplica, "m{} has no members in the map", record.id);
             for member in &record.members {

@@ -1,61 +1,60 @@
-//! What a lease holder knows of one metablock and its members, and what it does next. Pure: results come in, steps
-//! come out; `drive.rs` carries them out.
+//! What a lease holder knows of one metablock and its members, and what it does next. It is pure: results come in, and
+//! steps come out. `drive.rs` carries them out.
 //!
 //! ```text
 //!  pending:  settled < [ synced by some | received | in flight | not sent ] <= last
 //! ```
 //! Invariant: a write leaves `pending` only when every member of the recorded set has synced it.
-//! Invariant: while a member has failed, no new write is sent to any ("stop writing to this metablock"), nor while one lags;
-//! but who sleeps now and then lags by plan. Where there is such a member each is sent what it lacks by itself, and syncs it
-//! while it is awake: the others do not wait for its next wake, nor it for theirs.
+//!
+//! Invariant: while a member has failed or lags, no new write is sent to any member. There is one exception: a member
+//! that sleeps by plan lags by plan. In such a set, each member is sent by itself what it lacks, and syncs it while it
+//! is awake. No member waits for another one's wake.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ebb_runtime::Moment;
-use ebb_types::{Epoch, Error, ErrorKind, MetablockId, Result, Version, err};
-use ebb_wire::{convert, pb};
+use ebb_types::{BootId, Epoch, Error, MetablockId, Version};
+use ebb_wire::pb;
 
 use crate::read::gather::Gather;
 use crate::write::outgoing::{Content, Outgoing};
 
+mod answers;
 mod sets;
 
 pub(crate) use sets::{Asked, Copies, Repaired, WentOn};
 
-/// Writes in flight at a time for each metablock; for each member of one where members sleep.
+/// Most writes in flight of one metablock. If its members sleep, the bound holds for each member.
 pub(crate) const WINDOW: usize = 8;
-/// Bytes sent after which a write also asks for a sync.
+/// After so many bytes, a write also asks for a sync.
 pub(crate) const SYNC_BYTES: usize = 8 << 20;
-/// Failed attempts to reach a member before it is replaced. With the waits between them (see [`retry_wait_ms`])
-/// they last long enough for a restart of its process.
-const TRIES_MAX: u32 = 5;
 
 /// Wait before an attempt, in milliseconds: 0, 50, 200, 450, 800.
 pub(crate) fn retry_wait_ms(tries: u32) -> u64 {
     u64::from(tries * tries) * 50
 }
 
-/// A member of the set, as its holder knows it.
+/// What the holder knows of a member of the set.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
-    /// Who.
+    /// Node, volume and incarnation.
     pub member: pb::Member,
-    /// The process that received what it received.
-    boot: Option<u64>,
-    /// Processes before that one: what still comes from them is void.
-    old_boots: Vec<u64>,
-    /// In its memory, by `boot`.
+    /// The process that has `received` in its memory.
+    boot: Option<BootId>,
+    /// Earlier processes of the member. Versions that they report as received are void.
+    old_boots: Vec<BootId>,
+    /// Highest version in the memory of process `boot`.
     pub received: Version,
-    /// On its stable storage.
+    /// Highest version on its stable storage.
     pub synced: Version,
-    /// Highest version that was on its way to it.
+    /// Highest version that was ever sent to it.
     handed: Version,
     tries: u32,
     busy: bool,
-    /// Why it must be replaced.
+    /// The error because of which it is to be replaced.
     pub failed: Option<Error>,
-    /// It has not failed, and is to be replaced only because its node is gray.
+    /// It has not failed. It is to be replaced only because its node is gray.
     pub displaced: bool,
 }
 
@@ -79,16 +78,16 @@ impl Peer {
 /// Whether the members of a set are awake all the time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Rhythm {
-    /// No plan lets any of them sleep: each write goes to all of them at once.
+    /// No plan lets a member sleep. Each write goes to all members at once.
     Together,
-    /// Some sleep now and then: each is sent what it lacks when it is awake, whatever the others have.
+    /// Some members sleep now and then. Each is sent what it lacks while it is awake, whatever the others have.
     InTurns,
 }
 
-/// What to do next.
+/// The next thing to do.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Nothing, or nothing before a result comes in.
+    /// Nothing before a result comes in.
     None,
     /// Send a write to all members.
     Send {
@@ -97,25 +96,25 @@ pub(crate) enum Step {
         /// Ask for a sync with it.
         sync: bool,
     },
-    /// Send to one member, in order, what it lacks, and have it synced.
+    /// Send one member what it lacks, in order, and have it synced.
     CatchUp {
-        /// Which member.
+        /// Place of the member in the set.
         peer: usize,
-        /// Wait this long first.
+        /// Wait before the first write, in milliseconds.
         wait_ms: u64,
         /// The writes.
         writes: Vec<Arc<Outgoing>>,
-        /// Up to here they were on their way to it before.
+        /// Up to this version, the writes were sent to it before.
         handed: Version,
     },
     /// Ask members to sync.
     Sync {
-        /// Which members.
+        /// Places of the members in the set.
         peers: Vec<usize>,
-        /// Up to here.
+        /// Sync up to this version.
         version: Version,
     },
-    /// Replace failed members; no other step comes before [`Channel::on_repaired`].
+    /// Replace failed members. No other step comes before [`Channel::on_repaired`].
     Repair,
 }
 
@@ -124,63 +123,65 @@ pub(crate) enum Step {
 pub(crate) struct Channel {
     /// Its id.
     pub id: MetablockId,
-    /// Tells this channel from one that had its place before.
+    /// Number that distinguishes this channel from earlier ones in its place.
     pub serial: u64,
-    /// Of the set.
+    /// Generation of the set.
     pub generation: u64,
     /// The members.
     pub peers: Vec<Peer>,
-    /// Highest version given out.
+    /// Highest version that a write has.
     pub last: Version,
-    /// Synced by every member.
+    /// Highest version that every member has synced.
     pub settled: Version,
-    /// Logged on other nodes, in place of members that sleep.
+    /// Highest version that other nodes have logged, in place of members that sleep.
     pub logged: Version,
-    /// Told to be cut from there.
+    /// Highest version that those nodes were asked to drop from their logs.
     pub cut: Version,
-    /// Recorded by the master.
+    /// Version that the master has recorded.
     pub committed: Version,
     /// Bytes in it after the last write.
     pub length: u64,
     /// Bytes in it after the last settled write.
     pub settled_length: u64,
-    /// Set when trouble outlasted the deadline; flushes fail with it until the trouble is over.
+    /// Set when a trouble has outlasted the deadline. Flushes fail with it until the trouble is over.
     pub gave_up: Option<Error>,
-    /// When the trouble began.
+    /// Start of the present trouble.
     pub trouble_since: Option<Moment>,
     epoch: Epoch,
     pending: VecDeque<Arc<Outgoing>>,
-    /// Highest version handed to a flight.
+    /// Highest version that was sent.
     sent: Version,
-    /// Highest version sent with a wish to sync.
+    /// Highest version that was sent with a request to sync.
     sync_asked: Version,
-    /// Up to here somebody waits for a sync.
+    /// A caller waits for a sync up to this version.
     sync_wanted: Version,
     unsynced_bytes: usize,
     flights: usize,
-    /// Some member did not take a write: nothing new goes out until all have caught up.
+    /// Some member lacks a write. No new write is sent before all members have caught up.
     hold: bool,
     repairing: bool,
-    /// There are fewer members than wanted: a failed one was dropped without a replacement, here or by who had the file
-    /// before. One is sought before the next write; where writes may go on without it, only every now and then.
+    /// The set has fewer members than wanted. A failed member was removed without a replacement, by this holder or an
+    /// earlier one. A member is sought before the next write. If writes may go on without it, it is sought only now and
+    /// then.
     pub shrunk: bool,
-    /// Writes up to here may go to fewer members than a write needs: their failure has been told.
+    /// Writes up to this version may go to fewer members than a write needs: their failure has been reported.
     shrunk_upto: Version,
     min: usize,
     went_on: Option<WentOn>,
-    /// A change of the set whose answer is missing: whether it was recorded is found out before anything else is done.
+    /// A change of the set whose answer is missing. The next repair finds out first whether it was recorded.
     pub asked: Option<Asked>,
-    /// A member on a gray node is not displaced before, and how often none was offered in its place.
+    /// No member on a gray node is displaced before this moment.
     displace_after: Option<Moment>,
     displaced_in_vain: u32,
 }
 
 impl Channel {
-    /// The channel of a recorded metablock for a holder of `epoch`, of a file that asks for so many `copies`. `at` is the
-    /// version that all members have synced.
+    /// The channel of a recorded metablock, for a holder of `epoch`. `copies` are those of the file. All members have
+    /// synced `at`.
     ///
-    /// Invariant: what an fsync acknowledges is on as many members as a write needs, and on as many as wanted if there are
-    /// nodes. An earlier holder or a recovery may have left fewer: they are sought before the first write.
+    /// Invariant: what an fsync acknowledges is on as many members as a write needs. It is on as many as wanted if
+    /// there are nodes. An earlier holder or a recovery may have left fewer members: further ones are sought before the
+    /// first write.
     pub fn new(record: &pb::Metablock, at: Version, epoch: Epoch, serial: u64, copies: Copies) -> Self {
         Self {
             id: record.metablock_id(),
@@ -215,8 +216,15 @@ impl Channel {
         }
     }
 
-    /// Gives a write its version and queues it.
+    /// Queues a write, and returns its version.
     pub fn push(&mut self, content: Content) -> Version {
+        let is_complete = self.pending.back().map_or(self.settled, |write| write.version) == self.last;
+        assert!(
+            is_complete,
+            "the queue of {} does not end at {}: a write would have a gap before it",
+            self.id, self.last
+        );
+        // I-7: the version is given out once, here, and the write under it never changes.
         let version = self.last.successor(self.epoch);
         let write = Outgoing::new(version, self.last, content, self.length);
         self.last = version;
@@ -230,49 +238,51 @@ impl Channel {
         self.last.successor(self.epoch)
     }
 
-    /// Everything given out so far is to be synced soon.
+    /// Requests a sync of all writes so far.
     pub fn want_sync(&mut self) {
+        // A wish, and no step: `send` turns it into `sync_asked` with the write that reaches it, or `sync` asks by
+        // itself. So several wishes while writes are under way cost one sync.
         self.sync_wanted = self.last;
     }
 
-    /// Whether there is something that not all members have synced.
+    /// Whether some member has not synced some write.
     pub fn is_unsettled(&self) -> bool {
         self.settled < self.last
     }
 
-    /// In the memory of every member, or on its disk.
+    /// Highest version that every member has, in memory or on disk.
     pub fn received(&self) -> Version {
         let of = |peer: &Peer| peer.received.max(peer.synced);
         self.peers.iter().map(of).min().unwrap_or(self.settled)
     }
 
-    /// Bytes kept for resending.
+    /// Bytes that are kept to be sent again.
     pub fn weight(&self) -> usize {
         self.pending.iter().map(|write| write.weight()).sum()
     }
 
-    /// Whether the set holds exactly what was synced and nothing else is under way.
+    /// Whether every write is synced by the whole set, and nothing is under way.
     pub fn is_quiet(&self) -> bool {
         !self.is_unsettled() && self.flights == 0 && !self.repairing && !self.peers.iter().any(|peer| peer.busy)
     }
 
-    /// Writes after `after`, up to `upto`, that not all members have synced.
+    /// Writes after `after`, up to `upto`, that some member has not synced.
     pub fn pending(&self, after: Version, upto: Version) -> Vec<Arc<Outgoing>> {
         self.pending.iter().filter(|write| write.version > after && write.version <= upto).cloned().collect()
     }
 
-    /// Whether the bytes of a write to `start..end` of it, that not all members have synced, are not here.
+    /// Whether some unsettled write to `start..end` of the metablock has its bytes on the members only.
     pub fn is_elsewhere(&self, start: u64, end: u64) -> bool {
         let overlaps = |write: &Outgoing| write.offset < end && start < write.offset + write.length;
         self.pending.iter().any(|write| write.staged.is_some() && overlaps(write))
     }
 
-    /// Whether no member has this version, as far as is known here.
+    /// Whether no member is known to have this version.
     pub fn is_nowhere(&self, version: Version) -> bool {
         self.peers.iter().all(|peer| peer.received.max(peer.synced) < version)
     }
 
-    /// Bytes that each member has not synced, with its node.
+    /// For each member, its node and the bytes that it has not synced.
     pub fn waiting(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.peers.iter().map(|peer| {
             let lacks = self.pending.iter().rev().take_while(|write| write.version > peer.synced);
@@ -280,12 +290,12 @@ impl Channel {
         })
     }
 
-    /// Whether a member failed, or one that writes need is missing, and is being replaced.
+    /// Whether a member has failed or is being replaced, or the set has fewer members than a write needs.
     pub fn is_ailing(&self) -> bool {
         self.peers.len() < self.min || self.repairing || self.peers.iter().any(|peer| peer.failed.is_some())
     }
 
-    /// Gives `gather` what pending writes put into the metablock at file offset `base`.
+    /// Gives `gather` the bytes of pending writes to the metablock at file offset `base`.
     pub fn offer(&self, base: u64, span: u64, gather: &mut Gather) {
         for write in self.pending.iter().rev() {
             if gather.is_complete() {
@@ -295,14 +305,16 @@ impl Channel {
         }
     }
 
-    /// Decides, and notes that it is being done.
+    /// Decides the next step, and records that it is under way.
     pub fn next(&mut self, rhythm: Rhythm) -> Step {
+        self.assert_order();
         if self.repairing {
             return Step::None;
         }
         let busy = self.peers.iter().any(|peer| peer.busy);
         let failed = self.peers.iter().any(|peer| peer.failed.is_some());
         if failed || self.seeks() {
+            // Ordering: peers are known by their places, so no answer may be on its way when a repair changes them.
             if self.flights > 0 || busy {
                 return Step::None;
             }
@@ -311,7 +323,7 @@ impl Channel {
             return Step::Repair;
         }
         if rhythm == Rhythm::InTurns && self.sent < self.last {
-            // Everybody lacks it, and nobody waits for anybody.
+            // All members lack the write, and none waits for another.
             self.sent = self.last;
             self.hold = true;
         }
@@ -323,8 +335,8 @@ impl Channel {
                 return step;
             }
             if busy {
-                // Who is awake and idle may have received something that is to be synced: its wake would be over before the
-                // others are done.
+                // A member that is awake and idle may have received something that is to be synced. Its wake would be
+                // over before the others are done.
                 return if rhythm == Rhythm::InTurns { self.sync() } else { Step::None };
             }
             self.hold = false;
@@ -335,16 +347,26 @@ impl Channel {
         self.sync()
     }
 
+    /// Invariant: settled <= sent <= last, no sync is asked for beyond what is sent, and a repair is alone.
+    fn assert_order(&self) {
+        let Self { id, settled, sent, last, .. } = self;
+        assert!(settled <= sent && sent <= last, "{id} is out of order: settled {settled}, sent {sent}, last {last}");
+        assert!(self.sync_asked <= self.sent, "{id} asked for a sync of {}, and {sent} is sent", self.sync_asked);
+        assert!(self.sync_wanted <= self.last, "{id} waits for a sync of {}, and {last} is the last", self.sync_wanted);
+        assert!(!self.repairing || self.flights == 0, "{id} is repaired while writes are on their way");
+    }
+
     fn catch_up(&mut self) -> Option<Step> {
         let sent = self.sent;
         let index = self.peers.iter().position(|peer| !peer.busy && peer.received < sent)?;
         let peer = &mut self.peers[index];
         peer.busy = true;
-        // Nothing older is on its way: whoever answers now is the present process.
+        // Nothing older is on its way, so the present process gives the next answer.
         peer.old_boots.clear();
         let received = peer.received;
         let wait_ms = retry_wait_ms(peer.tries);
         let handed = std::mem::replace(&mut peer.handed, sent);
+        // I-9: in order and without a gap, from what it has received to what the others were sent.
         let missing = self.pending.iter().filter(|write| write.version > received && write.version <= sent);
         Some(Step::CatchUp { peer: index, wait_ms, writes: missing.cloned().collect(), handed })
     }
@@ -352,6 +374,14 @@ impl Channel {
     fn send(&mut self) -> Step {
         let at = self.pending.partition_point(|write| write.version <= self.sent);
         let write = self.pending[at].clone();
+        // I-9: a member refuses a write whose predecessor it lacks.
+        assert!(
+            write.predecessor == self.sent,
+            "{} follows {}, and {} is sent",
+            write.version,
+            write.predecessor,
+            self.sent
+        );
         self.sent = write.version;
         self.peers.iter_mut().for_each(|peer| peer.handed = write.version);
         self.flights += 1;
@@ -369,6 +399,7 @@ impl Channel {
         if self.sync_wanted <= self.settled || self.flights > 0 || self.sent < self.sync_wanted {
             return Step::None;
         }
+        // Up to `sent`, not to `wanted`: the sync costs the same, and later writes need none of their own.
         let (wanted, version) = (self.sync_wanted, self.sent);
         let mut peers = Vec::new();
         for (index, peer) in self.peers.iter_mut().enumerate() {
@@ -385,160 +416,13 @@ impl Channel {
         Step::Sync { peers, version }
     }
 
-    /// Answers to a [`Step::Send`], one for each member in order. Fails if the lease is lost.
-    pub fn on_sent(&mut self, version: Version, results: &[Result<pb::MemberResult>]) -> Result<()> {
-        assert!(self.flights > 0, "an answer without a flight on {}", self.id);
-        self.flights -= 1;
-        let mut verdict = Ok(());
-        for (index, result) in results.iter().enumerate().take(self.peers.len()) {
-            verdict = verdict.and(self.on_member(index, version, result));
-        }
-        verdict
-    }
-
-    /// An answer within a [`Step::CatchUp`], to a write that was taken; others are under way.
-    pub fn on_taken(&mut self, peer: usize, version: Version, result: &Result<pb::MemberResult>) -> Result<()> {
-        self.on_member(peer, version, result)
-    }
-
-    /// The end of a [`Step::CatchUp`]: the last answer, and the version that it was about.
-    pub fn on_caught_up(&mut self, peer: usize, version: Version, result: &Result<pb::MemberResult>) -> Result<()> {
-        self.peers[peer].busy = false;
-        self.hold = true;
-        self.on_member(peer, version, result)
-    }
-
-    /// The answer of one member to a [`Step::Sync`].
-    pub fn on_synced(&mut self, peer: usize, result: &Result<pb::SyncReplicasReply>) -> Result<()> {
-        self.peers[peer].busy = false;
-        self.note_synced(peer, result)
-    }
-
-    /// The same, when a repair asked.
-    pub fn note_synced(&mut self, peer: usize, result: &Result<pb::SyncReplicasReply>) -> Result<()> {
-        let about = self.peers[peer].synced;
-        let result = match result {
-            Ok(reply) => match reply.replicas.iter().find(|replica| replica.metablock == self.id.raw()) {
-                Some(replica) => Ok(pb::MemberResult {
-                    node: self.peers[peer].member.node,
-                    volume: self.peers[peer].member.volume,
-                    boot: reply.boot,
-                    received: replica.synced,
-                    synced: replica.synced,
-                    failure: replica.failure.clone(),
-                }),
-                None => Err(Error::new(ErrorKind::Protocol, "the answer to a sync names no replica")),
-            },
-            Err(error) => Err(error.clone()),
-        };
-        self.on_member(peer, about, &result)
-    }
-
-    fn on_member(&mut self, index: usize, version: Version, result: &Result<pb::MemberResult>) -> Result<()> {
-        let peer = &mut self.peers[index];
-        let answer = match result {
-            Ok(answer) => answer,
-            Err(error) => return self.on_failure(index, error.clone()),
-        };
-        // Versions of a later epoch are a recovery's or another holder's work: what this holder sent may be gone from
-        // there, so such an answer acknowledges nothing (`SyncIgnoresEpoch` in the protocol model).
-        let highest = convert::version(answer.received).max(convert::version(answer.synced));
-        if highest.epoch > self.epoch {
-            return Err(err!(
-                StaleEpoch,
-                "n{} is at {highest}, past epoch {}: the lease is lost",
-                answer.node,
-                self.epoch
-            ));
-        }
-        if peer.old_boots.contains(&answer.boot) {
-            // Of a process that is gone. What it synced is on the disk, what it received is not.
-            // (Or of the present one, if answers of several overtook each other: catching up finds out.)
-            peer.synced = peer.synced.max(convert::version(answer.synced));
-            self.hold = true;
-            return Ok(());
-        }
-        let (received, synced) = (convert::version(answer.received), convert::version(answer.synced));
-        // What a process before this one had synced, if this is a new one.
-        let mut synced_before = None;
-        // A failure that says nothing of a process (boot 0) says nothing of versions either.
-        if answer.boot != 0 {
-            match peer.boot.replace(answer.boot) {
-                Some(before) if before != answer.boot => {
-                    peer.old_boots.push(before);
-                    synced_before = Some(peer.synced);
-                    peer.synced = peer.synced.max(synced);
-                    peer.received = received.max(peer.synced);
-                    self.hold = true;
-                }
-                _ => {
-                    peer.synced = peer.synced.max(synced);
-                    peer.received = peer.received.max(received).max(synced);
-                }
-            }
-        }
-        let failure = convert::failure(answer.failure.clone());
-        let tells_of_replica = failure.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::Gap);
-        if let Some(had) = synced_before
-            && tells_of_replica
-            && received.max(synced) < had
-        {
-            // What it had synced is in no memory any more, so asking again is of no use.
-            let node = peer.member.node;
-            let error =
-                err!(StaleVersion, "n{node} is at {received} and had synced {had}: its disk has gone back in time");
-            return self.on_failure(index, error);
-        }
-        if let Err(error) = failure {
-            return self.on_failure(index, error);
-        }
-        if peer.received < version {
-            self.hold = true;
-        } else {
-            peer.tries = 0;
-        }
-        Ok(())
-    }
-
-    fn on_failure(&mut self, index: usize, error: Error) -> Result<()> {
-        use ErrorKind as Kind;
-        let settled = self.settled;
-        let peer = &mut self.peers[index];
-        self.hold = true;
-        match error.kind() {
-            Kind::StaleEpoch => return Err(error),
-            Kind::Gap => {
-                // It has not what came before: everything that is not known to be on its disk goes again.
-                peer.received = peer.synced.max(settled);
-                peer.tries += 1;
-            }
-            Kind::Timeout
-            | Kind::Disconnected
-            | Kind::Unreachable
-            | Kind::Overloaded
-            | Kind::ShuttingDown
-            | Kind::Unavailable
-            | Kind::Interrupted => {
-                // Whether it was received is not known; sent again it is answered as done.
-                peer.received = peer.synced.max(settled);
-                // A time-out has already cost seconds.
-                peer.tries += if error.kind() == Kind::Timeout { 3 } else { 1 };
-            }
-            _ => peer.tries = TRIES_MAX,
-        }
-        if peer.tries >= TRIES_MAX {
-            peer.failed = Some(error);
-        }
-        Ok(())
-    }
-
-    /// A member that must be replaced without further attempts (its node is known to be dead).
+    /// Marks a member as failed without further attempts: its node is known to be dead.
     pub fn fail(&mut self, index: usize, error: Error) {
         self.peers[index].failed = Some(error);
         self.hold = true;
     }
 
-    /// A failed member answered again: it stays.
+    /// A failed member has answered again, and stays.
     pub fn revive(&mut self, index: usize) {
         let peer = &mut self.peers[index];
         peer.failed = None;
@@ -547,23 +431,29 @@ impl Channel {
         self.hold = true;
     }
 
-    /// Takes out what every member has synced.
+    /// Removes the writes that every member has synced, and returns them.
     pub fn take_synced(&mut self) -> Vec<Arc<Outgoing>> {
         let synced = self.peers.iter().map(|peer| peer.synced).min().unwrap_or(self.settled);
+        // An answer may name a version that was never sent. Such a word of a member settles nothing.
+        let synced = synced.min(self.sent);
         let mut done = Vec::new();
         while let Some(write) = self.pending.front().filter(|write| write.version <= synced) {
+            assert!(write.version > self.settled, "{} settles after {}", write.version, self.settled);
+            // I-5, I-6: every member of the set has synced it.
             self.settled = write.version;
             self.settled_length = write.length_after;
             done.push(write.clone());
             self.pending.pop_front();
         }
+        assert!(self.settled <= self.sent, "{} settled and only {} is sent", self.settled, self.sent);
+        // A repair asks members one after the other: what settles in its course does not end the trouble.
         if !done.is_empty() && !self.repairing {
             self.trouble_since = None;
         }
         done
     }
 
-    /// The record as this holder knows it.
+    /// The record of the metablock, as the holder knows it.
     pub fn record(&self, index: u64) -> pb::Metablock {
         pb::Metablock {
             id: self.id.raw(),
@@ -572,9 +462,9 @@ impl Channel {
             length: self.settled_length,
             generation: self.generation,
             members: self.peers.iter().map(|peer| peer.member).collect(),
-            // Whoever puts the record in place knows.
+            // The caller fills this in.
             reserved: 0,
-            // While somebody may write there are none.
+            // I-56: while there is a holder, there are no extra copies.
             extra: Vec::new(),
             left_out: Vec::new(),
         }

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ebb_runtime::Moment;
-use ebb_types::{Epoch, ErrorKind, InodeId, Result};
+use ebb_types::{Epoch, Error, ErrorKind, InodeId, Result};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Commit, Op};
 use parking_lot::Mutex;
@@ -233,15 +233,13 @@ impl Shared {
             }
         };
         self.metrics.commits.add(1);
-        let refusals: BTreeMap<u64, pb::Failure> =
-            reply.refusals.into_iter().map(|one| (one.inode, one.failure.unwrap_or_default())).collect();
+        let refusals: BTreeMap<u64, Error> = reply.refusals.into_iter().map(|one| (one.inode, one.into())).collect();
         let mut verdict = Ok(());
         for (inode, file) in sent {
             match refusals.get(&file.inode) {
-                Some(failure) => {
-                    let error = ebb_types::Error::from(failure.clone());
-                    self.on_refused(&inode, &error);
-                    verdict = Err(error);
+                Some(error) => {
+                    self.on_refused(&inode, error);
+                    verdict = Err(error.clone());
                 }
                 None => {
                     self.metrics.committed_files.add(1);

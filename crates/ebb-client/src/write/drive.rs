@@ -9,11 +9,13 @@ use ebb_types::{Error, ErrorKind, Result, Version, err};
 use ebb_wire::pb;
 
 use crate::inode::Inode;
+use crate::nodes::Hop;
 use crate::nodes::gray::Round;
 use crate::plan::SINGLE_SOURCE_MAX;
 use crate::shared::Shared;
 use crate::shared_file::direct;
 use crate::write::channel::{Channel, Rhythm, SYNC_BYTES, Step, WINDOW};
+use crate::write::members::Heard;
 use crate::write::outgoing::Outgoing;
 use crate::write::{members, repair};
 
@@ -44,12 +46,12 @@ struct UnderWay {
     about: Version,
     /// Why its bytes are not to be had any more, if they are not.
     lost: Option<Error>,
-    answer: Task<Result<pb::MemberResult>>,
+    answer: Task<Heard>,
 }
 
 impl Shared {
     fn rhythm(&self, channel: &Channel) -> Rhythm {
-        let sleeps = channel.peers.iter().any(|peer| self.awake_left_ms(peer.member.node) != u64::MAX);
+        let sleeps = channel.peers.iter().any(|peer| !self.awake_for(peer.member.node_id()).is_always());
         if sleeps { Rhythm::InTurns } else { Rhythm::Together }
     }
 }
@@ -142,12 +144,7 @@ impl Target {
         self.land(|channel| channel.on_sent(write.version, &results));
     }
 
-    async fn send_to_each(
-        &self,
-        members: &[pb::Member],
-        write: &Arc<Outgoing>,
-        sync: bool,
-    ) -> Vec<Result<pb::MemberResult>> {
+    async fn send_to_each(&self, members: &[pb::Member], write: &Arc<Outgoing>, sync: bool) -> Vec<Heard> {
         let Some((last, others)) = members.split_last() else { return Vec::new() };
         // What is only received says nothing of a disk.
         let round = sync.then(|| Round::new(&self.shared));
@@ -169,54 +166,42 @@ impl Target {
         results
     }
 
-    async fn send_timed(
-        &self,
-        member: &pb::Member,
-        write: &Outgoing,
-        sync: bool,
-        round: Option<Arc<Round>>,
-    ) -> Result<pb::MemberResult> {
+    async fn send_timed(&self, member: &pb::Member, write: &Outgoing, sync: bool, round: Option<Arc<Round>>) -> Heard {
         let sent = self.shared.runtime.now();
         let result = self.send_one(member, write, sync).await;
-        let has_failed = |answer: &pb::MemberResult| answer.failure.as_ref().is_some_and(|failure| failure.kind != 0);
-        if let (Some(round), Ok(answer)) = (round, &result)
-            && !has_failed(answer)
+        if let (Some(round), Ok(Some(answer))) = (round, &result)
+            && !answer.has_failed()
         {
             round.add(member.node, sent);
         }
         result
     }
 
-    async fn send_one(&self, member: &pb::Member, write: &Outgoing, sync: bool) -> Result<pb::MemberResult> {
+    async fn send_one(&self, member: &pb::Member, write: &Outgoing, sync: bool) -> Heard {
         let hop = self.shared.nodes.hop(member)?;
         let id = self.with(|channel| channel.id).ok_or_else(gone)?;
         members::write(&self.shared, id, std::slice::from_ref(&hop), write, sync).await.remove(0)
     }
 
-    async fn send_through(
-        &self,
-        members: &[pb::Member],
-        write: &Outgoing,
-        sync: bool,
-    ) -> Vec<Result<pb::MemberResult>> {
+    async fn send_through(&self, members: &[pb::Member], write: &Outgoing, sync: bool) -> Vec<Heard> {
         let Some(id) = self.with(|channel| channel.id) else { return Vec::new() };
-        let mut results: Vec<Option<Result<pb::MemberResult>>> = vec![None; members.len()];
+        let mut results: Vec<Heard> = vec![Ok(None); members.len()];
         let mut hops = Vec::with_capacity(members.len());
         for (place, member) in members.iter().enumerate() {
             // One that is silent would keep the hop before it waiting.
             let hop = self.shared.nodes.check_answers(member.node).and_then(|()| self.shared.nodes.hop(member));
             match hop {
                 Ok(hop) => hops.push((place, hop)),
-                Err(error) => results[place] = Some(Err(error)),
+                Err(error) => results[place] = Err(error),
             }
         }
         hops.sort_by_key(|(_, hop)| hop.host != self.shared.options.host.as_str());
-        let route: Vec<pb::Hop> = hops.iter().map(|(_, hop)| hop.clone()).collect();
+        let route: Vec<Hop> = hops.iter().map(|(_, hop)| hop.clone()).collect();
         let answers = members::write(&self.shared, id, &route, write, sync).await;
         for ((place, _), answer) in hops.iter().zip(answers) {
-            results[*place] = Some(answer);
+            results[*place] = answer;
         }
-        results.into_iter().map(|result| result.unwrap_or_else(|| Ok(pb::MemberResult::default()))).collect()
+        results
     }
 
     /// Sends one member what it lacks, in order, up to the first failure; what it has taken is noted as it answers.
@@ -243,7 +228,7 @@ impl Target {
         }
         let mut rest = writes.into_iter().peekable();
         let (mut under_way, mut unsynced) = (VecDeque::<UnderWay>::new(), 0);
-        let (mut about, mut lost, mut result) = (Version::ZERO, None, Ok(pb::MemberResult::default()));
+        let (mut about, mut lost, mut result) = (Version::ZERO, None, Ok(None));
         loop {
             // With nothing under way the next one waits for the member to wake; the others follow it.
             while (under_way.is_empty() || (under_way.len() < WINDOW && self.is_reached(&member)))
@@ -261,7 +246,7 @@ impl Target {
             (about, lost) = (first.about, first.lost);
             result = first.answer.join().await.and_then(|answer| answer);
             match &result {
-                Ok(answer) if answer.failure.as_ref().is_some_and(|failure| failure.kind != 0) => break,
+                Ok(Some(answer)) if answer.has_failed() => break,
                 Ok(_) if under_way.is_empty() && rest.peek().is_none() => break,
                 Ok(_) => self.land(|channel| channel.on_taken(peer, about, &result)),
                 Err(error) => {

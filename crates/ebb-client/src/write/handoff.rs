@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_types::deadlines::WRITE_DEADLINE;
-use ebb_types::{ErrorKind, Result, Version, bail, err};
+use ebb_types::{ErrorKind, NodeId, Result, Version, bail, err};
 use ebb_wire::pb;
 
 use crate::inode::Inode;
+use crate::nodes::Hop;
 use crate::shared::Shared;
 use crate::write::flush::{Goal, stage_and_ask};
 use crate::write::members;
@@ -156,7 +157,10 @@ impl Shared {
             .into_iter()
             .filter(|node| !tried.refused.contains(&node.id) && !self.nodes.is_lost(node.id))
             // One that is about to sleep refuses.
-            .filter(|node| !(1..LEAST_AWAKE_MS).contains(&self.awake_left_ms(node.id)))
+            .filter(|node| {
+                let awake = self.awake_for(NodeId::new(node.id));
+                awake.is_asleep() || awake.serves_for(LEAST_AWAKE_MS)
+            })
             .filter_map(|node| Some((self.wakes_in(node.id)?, node)))
             .collect();
         nodes.sort_by_key(|(wait, node)| (*wait, node.id));
@@ -208,7 +212,7 @@ impl Shared {
 
     async fn log_on(self: &Arc<Self>, node: &pb::Node, message: &pb::LogWrites, payload: Vec<Bytes>) -> Result<()> {
         let member = pb::Member { node: node.id, ..pb::Member::default() };
-        let hop = pb::Hop { member: Some(member), address: node.address.clone(), host: node.host.clone() };
+        let hop = Hop::new(member, node);
         members::ask(self, &hop, message, payload, WRITE_DEADLINE).await.map(drop)
     }
 }

@@ -12,6 +12,7 @@ use ebb_types::deadlines::{LATE_WAIT, WRITE_DEADLINE};
 use ebb_types::{Error, ErrorKind, MetablockId, Result, Version, err};
 use ebb_wire::{Call, pb};
 
+use crate::nodes::Hop;
 use crate::power::relay::{self, Relayed};
 use crate::shared::Shared;
 use crate::write::outgoing::Outgoing;
@@ -20,44 +21,41 @@ use crate::write::outgoing::Outgoing;
 const PROBE_DEADLINE: Duration = Duration::from_secs(1);
 const PROBE_PAUSE: Duration = Duration::from_millis(500);
 
-/// Sends a write to the first of `hops`, with the others as its chain. Answers in the order of `hops`; a member that
-/// said nothing has an answer that says nothing.
+/// What was heard of a member to which something was sent: its answer, why there is none, or nothing at all.
+pub(crate) type Heard = Result<Option<pb::MemberResult>>;
+
+/// Sends a write to the first of `hops`, with the others as its chain. Answers in the order of `hops`.
 pub(crate) async fn write(
     shared: &Arc<Shared>,
     metablock: MetablockId,
-    hops: &[pb::Hop],
+    hops: &[Hop],
     write: &Outgoing,
     sync: bool,
-) -> Vec<Result<pb::MemberResult>> {
+) -> Vec<Heard> {
     let Some((first, chain)) = hops.split_first() else { return Vec::new() };
-    let member = first.member.unwrap_or_default();
+    let member = first.member;
     let (message, payload) = write.to_message(metablock);
     let message = pb::WriteReplica {
         volume: member.volume,
         incarnation: member.incarnation,
         sync,
-        chain: chain.to_vec(),
+        chain: chain.iter().map(Hop::to_message).collect(),
         ..message
     };
     // Cancel-safety: a member that has it answers "done" when it is sent again, to each member by itself.
     let mut results = along_chain(shared, hops, call(shared, first, &message, payload, WRITE_DEADLINE)).await;
     if shared.runtime.has_plant(Plant::CommitUnsynced) {
-        results.iter_mut().flatten().for_each(|answer| answer.synced = answer.received);
+        results.iter_mut().flatten().flatten().for_each(|answer| answer.synced = answer.received);
     }
     results
 }
 
 /// Has the first of `hops`, and the others as its chain, keep bytes for a later write. Answers as [`write`].
-pub(crate) async fn put(
-    shared: &Arc<Shared>,
-    hops: &[pb::Hop],
-    message: pb::PutStaged,
-    bytes: Bytes,
-) -> Vec<Result<pb::MemberResult>> {
+pub(crate) async fn put(shared: &Arc<Shared>, hops: &[Hop], message: pb::PutStaged, bytes: Bytes) -> Vec<Heard> {
     let Some((first, chain)) = hops.split_first() else { return Vec::new() };
-    let member = first.member.unwrap_or_default();
-    let (volume, incarnation) = (member.volume, member.incarnation);
-    let message = pb::PutStaged { volume, incarnation, chain: chain.to_vec(), ..message };
+    let member = first.member;
+    let chain = chain.iter().map(Hop::to_message).collect();
+    let message = pb::PutStaged { volume: member.volume, incarnation: member.incarnation, chain, ..message };
     // Cancel-safety: what members keep of it is of a ticket that is given up then.
     along_chain(shared, hops, watched(shared, first, &message, vec![bytes], 0, WRITE_DEADLINE)).await
 }
@@ -66,9 +64,9 @@ pub(crate) async fn put(
 /// before that one would wait for all of it.
 async fn along_chain(
     shared: &Arc<Shared>,
-    hops: &[pb::Hop],
+    hops: &[Hop],
     called: impl Future<Output = Result<Response<pb::WriteReplicaReply>>>,
-) -> Vec<Result<pb::MemberResult>> {
+) -> Vec<Heard> {
     let (chain, sent) = (&hops[1..], shared.runtime.now());
     tokio::select! {
         biased;
@@ -76,12 +74,12 @@ async fn along_chain(
         () = chain_is_stuck(shared, chain, sent) => {
             let now = shared.runtime.now();
             for hop in chain.iter().filter(|hop| is_missed(shared, hop)) {
-                let node = hop.member.unwrap_or_default().node;
+                let node = hop.member.node;
                 if shared.nodes.on_unreached(node, sent, now) {
                     begin_asking(shared, node);
                 }
             }
-            hops.iter().map(|_| silence()).collect()
+            hops.iter().map(|_| Ok(None)).collect()
         }
     }
 }
@@ -89,26 +87,21 @@ async fn along_chain(
 /// What a member keeps of a direct write.
 pub(crate) async fn read_put(
     shared: &Arc<Shared>,
-    hop: &pb::Hop,
+    hop: &Hop,
     message: &pb::ReadStaged,
     expected: usize,
 ) -> Result<Response<pb::ReadStagedReply>> {
     watched(shared, hop, message, Vec::new(), expected, WRITE_DEADLINE).await
 }
 
-/// An answer that says nothing.
-fn silence() -> Result<pb::MemberResult> {
-    Ok(pb::MemberResult::default())
-}
-
 /// Whether a member of a chain is not heard, here or by the master.
-fn is_missed(shared: &Shared, hop: &pb::Hop) -> bool {
-    let node = hop.member.unwrap_or_default().node;
+fn is_missed(shared: &Shared, hop: &Hop) -> bool {
+    let node = hop.member.node;
     shared.nodes.is_silent(node) || shared.nodes.is_late(node)
 }
 
 /// Returns when a call that was sent at `sent` waits for a member of its chain that is silent or late.
-async fn chain_is_stuck(shared: &Arc<Shared>, chain: &[pb::Hop], sent: Moment) {
+async fn chain_is_stuck(shared: &Arc<Shared>, chain: &[Hop], sent: Moment) {
     let nodes = &shared.nodes;
     loop {
         let changed = nodes.changes().notified_owned();
@@ -125,13 +118,12 @@ async fn chain_is_stuck(shared: &Arc<Shared>, chain: &[pb::Hop], sent: Moment) {
     }
 }
 
-/// One answer for each hop; of one that said nothing an answer that says nothing. The first one was reached: if another node
-/// answers for it, that has its address now, as one has after its volumes were lost.
-fn answers(hops: &[pb::Hop], reply: Result<Response<pb::WriteReplicaReply>>) -> Vec<Result<pb::MemberResult>> {
-    let node_of = |hop: &pb::Hop| hop.member.unwrap_or_default().node;
+/// What was heard of each hop. The first one was reached: if another node answers for it, that has its address now, as one
+/// has after its volumes were lost.
+fn answers(hops: &[Hop], reply: Result<Response<pb::WriteReplicaReply>>) -> Vec<Heard> {
     let found = reply.and_then(|reply| {
         let results = reply.message.results;
-        match hops.iter().map(node_of).zip(results.first()).next() {
+        match hops.first().map(|hop| hop.member.node).zip(results.first()) {
             Some((asked, first)) if first.node != asked => {
                 Err(err!(Unreachable, "n{} answers at {}, where n{asked} was", first.node, hops[0].address))
             }
@@ -140,12 +132,9 @@ fn answers(hops: &[pb::Hop], reply: Result<Response<pb::WriteReplicaReply>>) -> 
     });
     let results = match found {
         Ok(results) => results,
-        Err(error) => return std::iter::once(Err(error)).chain(hops.iter().skip(1).map(|_| silence())).collect(),
+        Err(error) => return std::iter::once(Err(error)).chain(hops.iter().skip(1).map(|_| Ok(None))).collect(),
     };
-    let of = |hop: &pb::Hop| {
-        let node = node_of(hop);
-        results.iter().find(|result| result.node == node).cloned().map_or_else(silence, Ok)
-    };
+    let of = |hop: &Hop| Ok(results.iter().find(|result| result.node == hop.member.node).cloned());
     hops.iter().map(of).collect()
 }
 
@@ -183,7 +172,7 @@ pub(crate) async fn pull(
         volume: target.volume,
         incarnation: target.incarnation,
         epoch,
-        source: Some(shared.nodes.hop(source)?),
+        source: Some(shared.nodes.hop(source)?.to_message()),
         at: Some(at.into()),
         rate_bytes_per_sec: 0,
     };
@@ -198,12 +187,12 @@ pub(crate) async fn pull(
 /// One call to a member, once its node is awake; by way of a proxy if that is never when this client is.
 pub(crate) async fn call<C: Relayed>(
     shared: &Arc<Shared>,
-    hop: &pb::Hop,
+    hop: &Hop,
     message: &C,
     payload: Vec<Bytes>,
     deadline: Duration,
 ) -> Result<Response<C::Reply>> {
-    let member = hop.member.unwrap_or_default();
+    let member = hop.member;
     if shared.is_out_of_step(member.node) {
         return Ok(relay::call(shared, &[member], message, payload, 0).await?.response);
     }
@@ -213,12 +202,12 @@ pub(crate) async fn call<C: Relayed>(
 /// One call to a member, once its node is awake; counted among those in progress on its node.
 pub(crate) async fn ask<C: Call>(
     shared: &Arc<Shared>,
-    hop: &pb::Hop,
+    hop: &Hop,
     message: &C,
     payload: Vec<Bytes>,
     deadline: Duration,
 ) -> Result<Response<C::Reply>> {
-    shared.awake(hop.member.unwrap_or_default().node).await?;
+    shared.awake(hop.member.node).await?;
     // What comes back beside these bytes is small: reads say what they expect.
     watched(shared, hop, message, payload, 0, deadline).await
 }
@@ -226,7 +215,7 @@ pub(crate) async fn ask<C: Call>(
 /// A read, which goes where reads of its size go: a small one does not queue behind big ones.
 pub(crate) async fn read(
     shared: &Arc<Shared>,
-    hop: &pb::Hop,
+    hop: &Hop,
     message: &pb::ReadReplica,
     deadline: Duration,
 ) -> Result<Response<pb::ReadReplicaReply>> {
@@ -237,18 +226,18 @@ pub(crate) async fn read(
 /// The same for either; what it tells of the node is noted.
 async fn watched<C: Call>(
     shared: &Arc<Shared>,
-    hop: &pb::Hop,
+    hop: &Hop,
     message: &C,
     payload: Vec<Bytes>,
     expected: usize,
     deadline: Duration,
 ) -> Result<Response<C::Reply>> {
-    let (nodes, node) = (&shared.nodes, hop.member.unwrap_or_default().node);
+    let (nodes, node) = (&shared.nodes, hop.member.node);
     nodes.check_answers(node)?;
     let _outstanding = nodes.count_call(node);
     let sent = shared.runtime.now();
     // Who sleeps by plan before the deadline may well not answer: that says nothing of it.
-    let serves_on = shared.awake_left_ms(node) >= u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
+    let serves_on = shared.awake_for(hop.member.node_id()).left().is_none_or(|left| left >= deadline);
     let channel = shared.connector.channel(&hop.address);
     let answer = tokio::select! {
         biased;

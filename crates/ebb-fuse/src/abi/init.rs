@@ -4,6 +4,7 @@ use ebb_types::{Result, err};
 
 use super::request::Header;
 use super::{MAJOR, MINOR, MINOR_MIN};
+use crate::vfs::EntryDetail;
 
 /// Features by number (`FUSE_*` of the INIT message).
 pub mod feature {
@@ -79,8 +80,17 @@ pub struct Agreement {
 pub struct KernelAbilities {
     /// All names that it keeps can be made void at once, without a lock that a request may hold; so it may keep some.
     pub keeps_names: bool,
-    /// It can map, shared, what a descriptor that goes around the page cache has open (Linux 6.6).
-    pub maps_around: bool,
+    /// Descriptors whose files it can map, shared.
+    pub maps: Mappable,
+}
+
+/// Descriptors whose files a kernel can map, shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mappable {
+    /// Only those that read by way of the page cache.
+    Cached,
+    /// Those that go around the page cache too (Linux 6.6).
+    All,
 }
 
 /// Takes the body of INIT apart. A kernel of another major version cannot be served.
@@ -102,21 +112,21 @@ pub fn parse(body: &[u8]) -> Result<Offer> {
     Ok(Offer { minor, max_readahead, features })
 }
 
-/// Chooses from the offer. `plus`: listings bring attributes that the kernel may keep.
-pub fn agree(offer: Offer, max_write: u32, plus: bool) -> Result<Agreement> {
+/// Chooses from the offer. `listings`: attributes in them only if the kernel may keep them.
+pub fn agree(offer: Offer, max_write: u32, listings: EntryDetail) -> Result<Agreement> {
     let missing = NEEDED & !offer.features;
     if missing != 0 {
         return Err(err!(Unsupported, "the kernel's FUSE lacks features {missing:#x} that the mount needs"));
     }
     let mut features = offer.features & WANTED;
-    if plus {
+    if listings == EntryDetail::Attributes {
         features |= offer.features & (feature::DO_READDIRPLUS | feature::READDIRPLUS_AUTO);
     }
     // Requests above 128 KiB need the kernel to take a number of pages from us.
     let max_write = if features & feature::MAX_PAGES != 0 { max_write } else { max_write.min(128 << 10) };
     let kernel = KernelAbilities {
         keeps_names: offer.minor >= super::MINOR_EPOCHS,
-        maps_around: features & feature::DIRECT_IO_ALLOW_MMAP != 0,
+        maps: if features & feature::DIRECT_IO_ALLOW_MMAP != 0 { Mappable::All } else { Mappable::Cached },
     };
     Ok(Agreement { max_readahead: offer.max_readahead, features, max_background: 64, max_write, kernel })
 }
@@ -168,13 +178,13 @@ mod tests {
         assert!(parse(&body(7, 12, 0)).unwrap_err().to_string().contains("7.12"));
         assert!(parse(&[0; 9]).unwrap_err().to_string().contains("9 bytes"));
         let poor = Offer { minor: 40, max_readahead: 1, features: WANTED & !feature::FLOCK_LOCKS };
-        assert!(agree(poor, 1 << 20, false).unwrap_err().to_string().contains("0x400"));
+        assert!(agree(poor, 1 << 20, EntryDetail::Names).unwrap_err().to_string().contains("0x400"));
     }
 
     #[test]
     fn the_answer_never_claims_what_was_not_offered() {
         let offer = Offer { minor: 45, max_readahead: 131_072, features: WANTED & !feature::MAX_PAGES };
-        let agreement = agree(offer, 1 << 20, true).unwrap();
+        let agreement = agree(offer, 1 << 20, EntryDetail::Attributes).unwrap();
         assert_eq!(agreement.features & !offer.features, 0);
         assert_eq!(agreement.max_write, 128 << 10);
         assert_eq!(answer(agreement).len(), 64);

@@ -209,7 +209,10 @@ pub fn lock(found: Option<&Lock>) -> Bytes {
         Some(LockKind::Exclusive) => libc::F_WRLCK,
         Some(LockKind::Unlock) | None => libc::F_UNLCK,
     };
-    let (start, end, pid) = found.map_or((0, 0, 0), |lock| (lock.start, lock.end.min(i64::MAX as u64), lock.pid));
+    let (start, end, pid) = found.map_or((0, 0, 0), |lock| {
+        // The kernel's largest offset stands for the end of the file.
+        (lock.start, lock.last_byte().min(i64::MAX as u64), lock.pid.unwrap_or(0))
+    });
     out.put_u64_ne(start);
     out.put_u64_ne(end);
     out.put_u32_ne(kind as u32);

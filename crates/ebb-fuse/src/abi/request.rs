@@ -4,7 +4,7 @@ use bytes::Bytes;
 use ebb_types::{InodeId, Result, WallTime, err};
 
 use super::{IN_HEADER, fattr, opcode};
-use crate::vfs::{Lock, LockKind, SetAttr, SetTime};
+use crate::vfs::{EntryDetail, IfLocked, Lock, LockKind, LockSort, Privileges, SetAttr, SetTime};
 
 /// What every request starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub enum InodeRequest {
     ReadLink,
     StatFs,
     OpenDir,
-    ReadDir { offset: u64, size: u32, plus: bool },
+    ReadDir { offset: u64, size: u32, detail: EntryDetail },
     ReleaseDir,
     FsyncDir,
 }
@@ -79,8 +79,8 @@ pub enum XattrRequest {
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum FileRequest {
-    Open { flags: u32, kill_privileges: bool },
-    Create { name: Bytes, flags: u32, mode: u32, umask: u32, kill_privileges: bool },
+    Open { flags: u32, privileges: Privileges },
+    Create { name: Bytes, flags: u32, mode: u32, umask: u32, privileges: Privileges },
     CreateUnnamed { flags: u32, mode: u32, umask: u32 },
     Read { file: u64, offset: u64, len: u32 },
     Write(Write),
@@ -108,7 +108,7 @@ pub struct Write {
 #[allow(missing_docs)]
 pub enum LockRequest {
     GetLock(Lock),
-    SetLock { lock: Lock, wait: bool },
+    SetLock { lock: Lock, if_locked: IfLocked },
 }
 
 /// From the kernel to the session; dealt with where it is read.
@@ -203,7 +203,7 @@ pub fn parse(header: &Header, message: Bytes) -> Result<Request> {
         opcode::RENAME | opcode::RENAME2 => rename(reader, header.opcode == opcode::RENAME2)?,
         opcode::LINK => Request::Names(NameRequest::Link { inode: InodeId::new(reader.long()?), name: reader.name()? }),
         opcode::OPEN => {
-            Request::File(FileRequest::Open { flags: reader.word()?, kill_privileges: kills_on_open(reader)? })
+            Request::File(FileRequest::Open { flags: reader.word()?, privileges: privileges_on_open(reader)? })
         }
         opcode::CREATE => create(reader)?,
         // The same arguments; the name behind them is one that the kernel made up for itself.
@@ -230,8 +230,9 @@ pub fn parse(header: &Header, message: Bytes) -> Result<Request> {
         opcode::OPENDIR => Request::Inode(InodeRequest::OpenDir),
         opcode::READDIR | opcode::READDIRPLUS => {
             reader.skip(8)?;
-            let plus = header.opcode == opcode::READDIRPLUS;
-            Request::Inode(InodeRequest::ReadDir { offset: reader.long()?, size: reader.word()?, plus })
+            let is_plus = header.opcode == opcode::READDIRPLUS;
+            let detail = if is_plus { EntryDetail::Attributes } else { EntryDetail::Names };
+            Request::Inode(InodeRequest::ReadDir { offset: reader.long()?, size: reader.word()?, detail })
         }
         opcode::RELEASEDIR => Request::Inode(InodeRequest::ReleaseDir),
         opcode::FSYNCDIR => Request::Inode(InodeRequest::FsyncDir),
@@ -245,8 +246,8 @@ pub fn parse(header: &Header, message: Bytes) -> Result<Request> {
         opcode::LISTXATTR => Request::Xattr(XattrRequest::ListXattr { size: reader.word()? }),
         opcode::REMOVEXATTR => Request::Xattr(XattrRequest::RemoveXattr { name: reader.name()? }),
         opcode::GETLK => Request::Lock(LockRequest::GetLock(lock(reader)?)),
-        opcode::SETLK => Request::Lock(LockRequest::SetLock { lock: lock(reader)?, wait: false }),
-        opcode::SETLKW => Request::Lock(LockRequest::SetLock { lock: lock(reader)?, wait: true }),
+        opcode::SETLK => Request::Lock(LockRequest::SetLock { lock: lock(reader)?, if_locked: IfLocked::Fail }),
+        opcode::SETLKW => Request::Lock(LockRequest::SetLock { lock: lock(reader)?, if_locked: IfLocked::Wait }),
         opcode::FALLOCATE => Request::File(FileRequest::Allocate {
             file: reader.long()?,
             offset: reader.long()?,
@@ -263,8 +264,8 @@ pub fn parse(header: &Header, message: Bytes) -> Result<Request> {
     })
 }
 
-fn kills_on_open(reader: &mut Reader) -> Result<bool> {
-    Ok(reader.word()? & super::OPEN_KILL_SUIDGID != 0)
+fn privileges_on_open(reader: &mut Reader) -> Result<Privileges> {
+    Ok(super::privileges(reader.word()?, super::OPEN_KILL_SUIDGID))
 }
 
 fn set_attr(reader: &mut Reader) -> Result<SetAttr> {
@@ -291,7 +292,7 @@ fn set_attr(reader: &mut Reader) -> Result<SetAttr> {
         atime: at(fattr::ATIME, fattr::ATIME_NOW, atime, atime_ns),
         mtime: at(fattr::MTIME, fattr::MTIME_NOW, mtime, mtime_ns),
         by_handle: has(fattr::FH),
-        kill_privileges: has(fattr::KILL_SUIDGID),
+        privileges: super::privileges(valid, fattr::KILL_SUIDGID),
     })
 }
 
@@ -317,8 +318,8 @@ fn rename(reader: &mut Reader, with_flags: bool) -> Result<Request> {
 
 fn create(reader: &mut Reader) -> Result<Request> {
     let (flags, mode, umask) = (reader.word()?, reader.word()?, reader.word()?);
-    let kill_privileges = kills_on_open(reader)?;
-    Ok(Request::File(FileRequest::Create { flags, mode, umask, kill_privileges, name: reader.name()? }))
+    let privileges = privileges_on_open(reader)?;
+    Ok(Request::File(FileRequest::Create { flags, mode, umask, privileges, name: reader.name()? }))
 }
 
 fn write(reader: &mut Reader) -> Result<Request> {
@@ -354,8 +355,10 @@ fn lock(reader: &mut Reader) -> Result<Lock> {
         other => return Err(err!(Invalid, "no lock has type {other}")),
     };
     // The kernel's offsets are signed; its largest one stands for the end of the file.
-    let end = if end >= i64::MAX as u64 { u64::MAX } else { end };
-    Ok(Lock { kind, flock: lock_flags & super::LK_FLOCK != 0, owner, start, end, pid })
+    let end = Some(end).filter(|end| *end < i64::MAX as u64);
+    let sort = if lock_flags & super::LK_FLOCK != 0 { LockSort::Flock } else { LockSort::Fcntl };
+    // A process that cannot be seen from here has the number 0.
+    Ok(Lock { kind, sort, owner, start, end, pid: Some(pid).filter(|pid| *pid != 0) })
 }
 
 fn copy_range(reader: &mut Reader, number: u32) -> Result<Request> {

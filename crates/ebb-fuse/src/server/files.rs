@@ -8,9 +8,11 @@ use parking_lot::Mutex;
 
 use super::{Server, caller, empty};
 use crate::abi::request::{FileRequest, Header, Write};
-use crate::abi::{OPEN_EXEC, RELEASE_FLOCK_UNLOCK, WRITE_CACHE, WRITE_KILL_SUIDGID, fopen, reply};
+use crate::abi::{OPEN_EXEC, RELEASE_FLOCK_UNLOCK, WRITE_CACHE, WRITE_KILL_SUIDGID, fopen, privileges, reply};
 use crate::pages::Way;
-use crate::vfs::{Allocate, FileId, NewName, OpenMode, Place, Privileges, Seek, Vfs};
+use crate::vfs::{
+    Access, Allocate, Handle, IfExists, LockSort, NewFile, NewName, OpenMode, Place, Privileges, Seek, UnnamedFile, Vfs,
+};
 
 /// Most bytes that one request copies: it must end well before its deadline, and the program asks again for the rest.
 const COPY_MAX: u64 = 64 << 20;
@@ -18,33 +20,33 @@ const COPY_MAX: u64 = 64 << 20;
 /// What programs have open; the kernel does not promise a release of each before an unmount ends.
 #[derive(Debug, Default)]
 pub struct OpenFiles {
-    files: Mutex<BTreeMap<FileId, Opened>>,
+    files: Mutex<BTreeMap<Handle, Opened>>,
 }
 
 /// What is known of an open file.
 #[derive(Clone, Copy, Debug)]
 struct Opened {
     inode: InodeId,
-    writes: bool,
+    access: Access,
     way: Way,
 }
 
 impl OpenFiles {
-    fn add(&self, file: FileId, opened: Opened) {
+    fn add(&self, file: Handle, opened: Opened) {
         self.files.lock().insert(file, opened);
     }
 
-    fn find(&self, file: FileId) -> Option<Opened> {
+    fn find(&self, file: Handle) -> Option<Opened> {
         self.files.lock().get(&file).copied()
     }
 
     /// Nothing: it was not open.
-    fn remove(&self, file: FileId) -> Option<Opened> {
+    fn remove(&self, file: Handle) -> Option<Opened> {
         self.files.lock().remove(&file)
     }
 
     /// Everything, for the end of the mount.
-    pub fn take_all(&self) -> Vec<FileId> {
+    pub fn take_all(&self) -> Vec<Handle> {
         std::mem::take(&mut *self.files.lock()).into_keys().collect()
     }
 }
@@ -53,63 +55,63 @@ impl<V: Vfs> Server<V> {
     pub(super) async fn on_file(&self, header: &Header, request: FileRequest) -> Result<Bytes> {
         let (vfs, inode) = (&self.vfs, header.inode);
         Ok(match request {
-            FileRequest::Open { flags, kill_privileges } => {
-                let mode = open_mode(flags, kill_privileges);
+            FileRequest::Open { flags, privileges } => {
+                let mode = open_mode(flags, privileges);
                 let caller = caller(header);
                 let opening = vfs.open(&caller, inode, mode);
-                let file = if mode.truncate { self.caches.change(inode, opening).await? } else { opening.await? };
-                reply::open(file.0, self.note_open(file, inode, mode, flags))
+                let file = if mode.cut.is_some() { self.caches.change(inode, opening).await? } else { opening.await? };
+                reply::open(file.0, self.note_open(file, inode, mode.access, flags))
             }
-            FileRequest::Create { name, flags, mode, umask, kill_privileges } => {
-                let new = NewName { parent: inode, name: &name, mode: mode & 0o7777, umask };
-                let exclusive = flags & libc::O_EXCL as u32 != 0;
-                let mode = open_mode(flags, kill_privileges);
-                let (file, attr) = vfs.create(&caller(header), new, exclusive, mode).await?;
-                let flags = self.note_open(file, attr.inode, mode, flags);
+            FileRequest::Create { name, flags, mode, umask, privileges } => {
+                let new_name = NewName { parent: inode, name: &name, mode: mode & 0o7777, umask };
+                let if_exists = if has(flags, libc::O_EXCL) { IfExists::Fail } else { IfExists::Open };
+                let OpenMode { access, cut, .. } = open_mode(flags, privileges);
+                let new = NewFile { name: new_name, if_exists, access, hosts: &[] };
+                let (file, attr) = vfs.create(&caller(header), new, cut).await?;
+                let flags = self.note_open(file, attr.inode, access, flags);
                 reply::created(&attr, self.validity(inode, &name, &attr), file.0, flags)
             }
             FileRequest::CreateUnnamed { flags, mode, umask } => {
-                let new = NewName { parent: inode, name: b"", mode: mode & 0o7777, umask };
-                let linkable = flags & libc::O_EXCL as u32 == 0;
-                let mode = open_mode(flags, false);
-                let (file, attr) = vfs.create_unnamed(&caller(header), new, linkable, mode).await?;
-                let flags = self.note_open(file, attr.inode, mode, flags);
+                let (access, linkable) = (access(flags), !has(flags, libc::O_EXCL));
+                let new = UnnamedFile { directory: inode, mode: mode & 0o7777, umask, linkable, access };
+                let (file, attr) = vfs.create_unnamed(&caller(header), new).await?;
+                let flags = self.note_open(file, attr.inode, access, flags);
                 reply::created(&attr, self.attr_validity(&attr), file.0, flags)
             }
-            FileRequest::Read { file, offset, len } => self.read(header, FileId(file), offset, len).await?,
+            FileRequest::Read { file, offset, len } => self.read(header, Handle(file), offset, len).await?,
             FileRequest::Write(write) => self.write(header, write).await?,
             FileRequest::Flush { file, owner } => {
                 // Locks go first: an error of earlier writes must not keep them.
-                let unlocked = self.release_locks(inode, owner, false).await;
-                vfs.flush(FileId(file)).await?;
+                let unlocked = self.release_locks(inode, owner, LockSort::Fcntl).await;
+                vfs.flush(Handle(file)).await?;
                 empty(unlocked?)
             }
             FileRequest::Release { file, release_flags, owner } => {
-                let file = FileId(file);
+                let file = Handle(file);
                 let unlocked = if release_flags & RELEASE_FLOCK_UNLOCK != 0 {
-                    self.release_locks(inode, owner, true).await
+                    self.release_locks(inode, owner, LockSort::Flock).await
                 } else {
                     Ok(())
                 };
                 if let Some(opened) = self.files.remove(file) {
                     vfs.close(file).await;
-                    self.caches.close(opened.inode, opened.writes, opened.way);
+                    self.caches.close(opened.inode, opened.access, opened.way);
                 }
                 empty(unlocked?)
             }
-            FileRequest::Fsync { file } => empty(vfs.fsync(FileId(file)).await?),
+            FileRequest::Fsync { file } => empty(vfs.fsync(Handle(file)).await?),
             FileRequest::Allocate { file, offset, len, mode } => {
-                let allocating = vfs.allocate(FileId(file), allocation(mode)?, offset, len);
+                let allocating = vfs.allocate(Handle(file), allocation(mode)?, offset, len);
                 empty(self.caches.change(inode, allocating).await?)
             }
             FileRequest::Seek { file, offset, whence } => {
-                reply::long(vfs.seek(FileId(file), offset, seek(whence)?).await?)
+                reply::long(vfs.seek(Handle(file), offset, seek(whence)?).await?)
             }
             FileRequest::CopyRange { source, source_offset, target, target_offset, len, flags, wide } => {
                 if flags != 0 {
                     return Err(err!(Invalid, "copy_file_range flags {flags:#x} are not supported"));
                 }
-                let (source, target) = (FileId(source), FileId(target));
+                let (source, target) = (Handle(source), Handle(target));
                 let changed = self.files.find(target).map_or(inode, |opened| opened.inode);
                 let copying = vfs.copy_range(source, source_offset, target, target_offset, len.min(COPY_MAX));
                 let copied = self.caches.change(changed, copying).await?;
@@ -120,17 +122,17 @@ impl<V: Vfs> Server<V> {
 
     /// Notes an open file; the flags with which the kernel hears of it. Cached pages stay valid from one open to the
     /// next.
-    fn note_open(&self, file: FileId, inode: InodeId, mode: OpenMode, flags: u32) -> u32 {
-        let asked = if flags & libc::O_DIRECT as u32 != 0 { Way::Direct } else { Way::Cached };
-        let way = self.caches.open(inode, mode.write, asked, self.kernel.maps_around);
-        self.files.add(file, Opened { inode, writes: mode.write, way });
+    fn note_open(&self, file: Handle, inode: InodeId, access: Access, flags: u32) -> u32 {
+        let asked = if has(flags, libc::O_DIRECT) { Way::Direct } else { Way::Cached };
+        let way = self.caches.open(inode, access, asked, self.kernel.maps);
+        self.files.add(file, Opened { inode, access, way });
         match way {
             Way::Cached => fopen::KEEP_CACHE,
             Way::Direct => fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES,
         }
     }
 
-    async fn read(&self, header: &Header, file: FileId, offset: u64, len: u32) -> Result<Bytes> {
+    async fn read(&self, header: &Header, file: Handle, offset: u64, len: u32) -> Result<Bytes> {
         if let Some(opened) = self.files.find(file) {
             self.caches.serve(header.inode, opened.way, offset, len.into());
         }
@@ -139,12 +141,11 @@ impl<V: Vfs> Server<V> {
 
     async fn write(&self, header: &Header, write: Write) -> Result<Bytes> {
         let Write { file, offset, write_flags, flags, data } = write;
-        let (file, len) = (FileId(file), data.len() as u32);
-        let takes = write_flags & WRITE_KILL_SUIDGID != 0;
-        let privileges = if takes { Privileges::Taken } else { Privileges::Kept };
+        let (file, len) = (Handle(file), data.len() as u32);
+        let privileges = privileges(write_flags, WRITE_KILL_SUIDGID);
         // Written pages of a mapping have their place; everything else in append mode goes to the end of the file,
         // which another mount may have moved since the kernel looked.
-        let appends = flags & libc::O_APPEND as u32 != 0 && write_flags & WRITE_CACHE == 0;
+        let appends = has(flags, libc::O_APPEND) && write_flags & WRITE_CACHE == 0;
         let place = if appends { Place::End } else { Place::At(offset) };
         let way = self.files.find(file).map_or(Way::Direct, |opened| opened.way);
         let writing = self.vfs.write(file, place, data, privileges);
@@ -158,7 +159,7 @@ impl<V: Vfs> Server<V> {
             // The kernel has put the bytes into the page cache at the place that it believed in.
             self.caches.misplaced(header.inode);
         }
-        if takes {
+        if privileges == Privileges::Taken {
             self.caches.attributes_changed(header.inode);
         }
         let synced = (libc::O_DSYNC | libc::O_SYNC) as u32;
@@ -170,15 +171,21 @@ impl<V: Vfs> Server<V> {
     }
 }
 
-fn open_mode(flags: u32, kill_privileges: bool) -> OpenMode {
-    let access = flags as i32 & libc::O_ACCMODE;
-    OpenMode {
-        read: access != libc::O_WRONLY,
-        write: access == libc::O_WRONLY || access == libc::O_RDWR,
-        truncate: flags & libc::O_TRUNC as u32 != 0,
-        execute: flags & OPEN_EXEC != 0,
-        kill_privileges,
+fn has(flags: u32, flag: i32) -> bool {
+    flags & flag as u32 != 0
+}
+
+fn access(flags: u32) -> Access {
+    match flags as i32 & libc::O_ACCMODE {
+        libc::O_WRONLY => Access::Write,
+        libc::O_RDWR => Access::ReadWrite,
+        _ => Access::Read,
     }
+}
+
+fn open_mode(flags: u32, privileges: Privileges) -> OpenMode {
+    let cut = has(flags, libc::O_TRUNC).then_some(privileges);
+    OpenMode { access: access(flags), cut, execute: flags & OPEN_EXEC != 0 }
 }
 
 fn allocation(mode: u32) -> Result<Allocate> {

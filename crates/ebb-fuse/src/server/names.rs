@@ -10,7 +10,7 @@ use crate::abi::ROOT;
 use crate::abi::reply::{self, Listing, kind_of_bits};
 use crate::abi::request::{Header, InodeRequest, NameRequest, XattrRequest};
 use crate::credentials;
-use crate::vfs::{DirEntry, NewName, Rename, RenameMode, Vfs, XattrMode};
+use crate::vfs::{DirEntry, EntryDetail, NewName, Rename, RenameMode, Vfs, XattrMode};
 
 /// Where a listing goes on after ".": above every cookie of a [`Vfs`], and still positive as a signed number.
 const AFTER_DOT: u64 = i64::MAX as u64 - 1;
@@ -55,15 +55,15 @@ impl<V: Vfs> Server<V> {
             InodeRequest::StatFs => reply::stat_fs(&self.vfs.stat_fs(inode).await?),
             InodeRequest::OpenDir => reply::open(0, 0),
             InodeRequest::ReleaseDir => Bytes::new(),
-            InodeRequest::ReadDir { offset, size, plus } => self.list(inode, offset, size, plus).await?,
+            InodeRequest::ReadDir { offset, size, detail } => self.list(inode, offset, size, detail).await?,
             InodeRequest::FsyncDir => empty(self.vfs.sync_dir(inode).await?),
         })
     }
 
     /// Fills a listing from `offset` on. One page of the file system is enough: it holds at least as many entries as
     /// fit, or ends the directory.
-    async fn list(&self, inode: InodeId, offset: u64, size: u32, plus: bool) -> Result<Bytes> {
-        let mut listing = Listing::new(size, plus.then_some(self.least));
+    async fn list(&self, inode: InodeId, offset: u64, size: u32, detail: EntryDetail) -> Result<Bytes> {
+        let mut listing = Listing::new(size, (detail == EntryDetail::Attributes).then_some(self.least));
         let dot = |name: &[u8], cookie| DirEntry {
             name: name.to_vec(),
             inode,
@@ -79,8 +79,8 @@ impl<V: Vfs> Server<V> {
             fits = listing.add(&dot(b"..", AFTER_DOT_DOT));
         }
         if fits {
-            let cookie = if offset >= AFTER_DOT { 0 } else { offset };
-            let page = self.vfs.read_dir(inode, cookie, listing.room().min(ENTRIES_MAX), plus).await?;
+            let after = Some(offset).filter(|offset| *offset != 0 && *offset < AFTER_DOT);
+            let page = self.vfs.read_dir(inode, after, listing.room().min(ENTRIES_MAX), detail).await?;
             for entry in &page.entries {
                 if entry.cookie == 0 || entry.cookie >= AFTER_DOT {
                     return Err(err!(Internal, "directory {inode} lists an entry with the cookie {}", entry.cookie));

@@ -123,11 +123,12 @@ fn device_files_can_be_made_and_not_opened() {
 fn the_helper_mounts_without_devices_and_set_user_id_too() {
     use crate::kernel::{self, Flags, Unmount};
     use crate::session::handshake;
+    use crate::vfs::EntryDetail;
 
     let directory = tempfile::tempdir().unwrap();
     let told = |flags: Flags| {
         let device = kernel::mount_by_helper(directory.path(), flags).unwrap();
-        handshake(&device, 1 << 20, false).unwrap();
+        handshake(&device, 1 << 20, EntryDetail::Names).unwrap();
         let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let place = format!(" {} ", directory.path().display());
         let line = table.lines().rfind(|line| line.contains(&place)).unwrap();

@@ -14,6 +14,7 @@ use super::memory::MemoryVfs;
 use crate::kernel::{self, Flags, Unmount};
 use crate::mountinfo::{self, PointState};
 use crate::session::handshake;
+use crate::vfs::EntryDetail;
 use crate::{MountOptions, mount_vfs, unmount, unmount_lazily};
 
 fn state_of(path: &Path) -> PointState {
@@ -165,7 +166,7 @@ fn the_helper_mounts_what_root_mounts_itself() {
     let directory = tempfile::tempdir().unwrap();
     let flags = Flags { read_only: true, allow_other: true, allow_suid: false, allow_devices: false };
     let device = kernel::mount_by_helper(directory.path(), flags).unwrap();
-    let agreement = handshake(&device, 1 << 20, false).unwrap();
+    let agreement = handshake(&device, 1 << 20, EntryDetail::Names).unwrap();
     assert_eq!(agreement.max_write, 1 << 20);
     assert_eq!(mountinfo::find(directory.path()).unwrap().unwrap().fs_type, mountinfo::FS_TYPE);
     kernel::unmount(directory.path(), Unmount::IfUnused).unwrap();

@@ -9,8 +9,8 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::vfs::{
-    Allocate, Attr, DirEntry, DirPage, FileId, Lock, LockKind, NewName, OpenMode, Place, Privileges, Rename,
-    RenameMode, Seek, SetAttr, SetTime, StatFs, Vfs, XattrMode,
+    Allocate, Attr, DirEntry, DirPage, EntryDetail, Handle, IfExists, IfLocked, Lock, LockKind, NewFile, NewName,
+    OpenMode, Place, Privileges, Rename, RenameMode, Seek, SetAttr, SetTime, StatFs, UnnamedFile, Vfs, XattrMode,
 };
 
 use super::memory_state::{State, acl_mode};
@@ -116,7 +116,7 @@ impl Vfs for MemoryVfs {
         if let Some(size) = set.size {
             node.data.truncate(size);
             attr.mtime = now;
-            if set.kill_privileges {
+            if set.privileges == Privileges::Taken {
                 attr.mode &= 0o1777;
             }
         }
@@ -210,12 +210,13 @@ impl Vfs for MemoryVfs {
         Ok(())
     }
 
-    async fn read_dir(&self, inode: InodeId, cookie: u64, limit: u32, with_attributes: bool) -> Result<DirPage> {
+    async fn read_dir(&self, inode: InodeId, after: Option<u64>, limit: u32, detail: EntryDetail) -> Result<DirPage> {
+        let with_attributes = detail == EntryDetail::Attributes;
         let mut state = self.state.lock();
         let directory = state.get(inode)?;
         let mut listed: Vec<_> = directory
             .order
-            .range(cookie + 1..)
+            .range(after.map_or(0, |cookie| cookie + 1)..)
             .take(limit as usize + 1)
             .map(|(cookie, name)| (*cookie, name.clone(), directory.names[name].0))
             .collect();
@@ -273,49 +274,37 @@ impl Vfs for MemoryVfs {
         state.get(inode)?.xattrs.remove(name).map(drop).ok_or_else(|| err!(NoAttribute, "not set"))
     }
 
-    async fn open(&self, _caller: &Credentials, inode: InodeId, mode: OpenMode) -> Result<FileId> {
+    async fn open(&self, _caller: &Credentials, inode: InodeId, mode: OpenMode) -> Result<Handle> {
         let mut state = self.state.lock();
         state.get(inode)?;
-        Ok(state.open(inode.raw(), mode))
+        Ok(state.open(inode.raw(), mode.cut))
     }
 
-    async fn create(
-        &self,
-        caller: &Credentials,
-        new: NewName<'_>,
-        exclusive: bool,
-        mode: OpenMode,
-    ) -> Result<(FileId, Attr)> {
+    async fn create(&self, caller: &Credentials, new: NewFile<'_>, cut: Option<Privileges>) -> Result<(Handle, Attr)> {
         let mut state = self.state.lock();
-        let number = match state.find(new.parent, new.name) {
-            Ok(_) if exclusive => bail!(Exists, "the name is there"),
+        let number = match state.find(new.name.parent, new.name.name) {
+            Ok(_) if new.if_exists == IfExists::Fail => bail!(Exists, "the name is there"),
             Ok(number) => number,
-            Err(_) => state.make_named(caller, new, FileKind::File, 0)?.inode.raw(),
+            Err(_) => state.make_named(caller, new.name, FileKind::File, 0)?.inode.raw(),
         };
-        let file = state.open(number, mode);
+        let file = state.open(number, cut);
         Ok((file, state.attr(number)))
     }
 
-    async fn create_unnamed(
-        &self,
-        caller: &Credentials,
-        new: NewName<'_>,
-        linkable: bool,
-        mode: OpenMode,
-    ) -> Result<(FileId, Attr)> {
+    async fn create_unnamed(&self, caller: &Credentials, new: UnnamedFile) -> Result<(Handle, Attr)> {
         let mut state = self.state.lock();
-        state.get(new.parent)?;
+        state.get(new.directory)?;
         let number = state.make(caller, FileKind::File, new.mode & !new.umask, 0);
         let node = state.node(number);
-        (node.attr.links, node.linkable) = (0, linkable);
-        Ok((state.open(number, mode), state.attr(number)))
+        (node.attr.links, node.linkable) = (0, new.linkable);
+        Ok((state.open(number, None), state.attr(number)))
     }
 
-    async fn flush(&self, file: FileId) -> Result<()> {
+    async fn flush(&self, file: Handle) -> Result<()> {
         self.state.lock().file(file).map(drop)
     }
 
-    async fn close(&self, file: FileId) {
+    async fn close(&self, file: Handle) {
         let mut state = self.state.lock();
         if let Some(number) = state.files.remove(&file.0) {
             state.node(number).opens -= 1;
@@ -323,14 +312,14 @@ impl Vfs for MemoryVfs {
         }
     }
 
-    async fn read(&self, file: FileId, offset: u64, len: u32) -> Result<Bytes> {
+    async fn read(&self, file: Handle, offset: u64, len: u32) -> Result<Bytes> {
         tokio::task::yield_now().await;
         let mut state = self.state.lock();
         let number = state.file(file)?;
         Ok(state.node(number).data.read(offset, u64::from(len)).into())
     }
 
-    async fn write(&self, file: FileId, place: Place, data: Bytes, privileges: Privileges) -> Result<u64> {
+    async fn write(&self, file: Handle, place: Place, data: Bytes, privileges: Privileges) -> Result<u64> {
         tokio::task::yield_now().await;
         let mut state = self.state.lock();
         let number = state.file(file)?;
@@ -342,11 +331,11 @@ impl Vfs for MemoryVfs {
         Ok(offset)
     }
 
-    async fn fsync(&self, file: FileId) -> Result<()> {
+    async fn fsync(&self, file: Handle) -> Result<()> {
         self.state.lock().file(file).map(drop)
     }
 
-    async fn allocate(&self, file: FileId, what: Allocate, offset: u64, len: u64) -> Result<()> {
+    async fn allocate(&self, file: Handle, what: Allocate, offset: u64, len: u64) -> Result<()> {
         let mut state = self.state.lock();
         let number = state.file(file)?;
         let data = &mut state.node(number).data;
@@ -361,7 +350,7 @@ impl Vfs for MemoryVfs {
         Ok(())
     }
 
-    async fn seek(&self, file: FileId, offset: u64, what: Seek) -> Result<u64> {
+    async fn seek(&self, file: Handle, offset: u64, what: Seek) -> Result<u64> {
         let mut state = self.state.lock();
         let number = state.file(file)?;
         state.node(number).data.seek(offset, what).ok_or_else(|| err!(NoSuchOffset, "beyond the end"))
@@ -369,9 +358,9 @@ impl Vfs for MemoryVfs {
 
     async fn copy_range(
         &self,
-        source: FileId,
+        source: Handle,
         source_offset: u64,
-        target: FileId,
+        target: Handle,
         target_offset: u64,
         len: u64,
     ) -> Result<u64> {
@@ -382,7 +371,7 @@ impl Vfs for MemoryVfs {
         Ok(bytes.len() as u64)
     }
 
-    async fn set_lock(&self, inode: InodeId, lock: Lock, wait: bool) -> Result<()> {
+    async fn set_lock(&self, inode: InodeId, lock: Lock, if_locked: IfLocked) -> Result<()> {
         loop {
             let unlocked = self.unlocked.notified();
             tokio::pin!(unlocked);
@@ -395,7 +384,7 @@ impl Vfs for MemoryVfs {
                     return Ok(());
                 }
             }
-            if !wait {
+            if if_locked == IfLocked::Fail {
                 bail!(WouldBlock, "held by somebody else");
             }
             let _waiting = Waiting::new(self);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ebb_types::{Credentials, FileKind, InodeId, Result, WallTime, bail, err};
 
 use super::memory_data::Data;
-use crate::vfs::{Attr, FileId, Lock, LockKind, NewName, OpenMode};
+use crate::vfs::{Attr, Handle, Lock, LockKind, NewName, Privileges};
 
 pub struct State {
     pub nodes: BTreeMap<u64, Node>,
@@ -188,30 +188,30 @@ impl State {
         (node.attr.mtime, node.attr.ctime) = (now, now);
     }
 
-    pub fn open(&mut self, number: u64, mode: OpenMode) -> FileId {
+    pub fn open(&mut self, number: u64, cut: Option<Privileges>) -> Handle {
         let file = self.next;
         self.next += 1;
         self.files.insert(file, number);
         let now = self.now();
         let node = self.node(number);
         node.opens += 1;
-        if mode.truncate {
+        if cut.is_some() {
             node.data.truncate(0);
             (node.attr.mtime, node.attr.ctime) = (now, now);
         }
-        FileId(file)
+        Handle(file)
     }
 
-    pub fn file(&mut self, file: FileId) -> Result<u64> {
+    pub fn file(&mut self, file: Handle) -> Result<u64> {
         self.files.get(&file.0).copied().ok_or_else(|| err!(Stale, "file {} is closed", file.0))
     }
 
     pub fn blocker(&self, inode: InodeId, lock: &Lock) -> Option<Lock> {
         let conflicts = |other: &Lock| {
-            other.flock == lock.flock
+            other.sort == lock.sort
                 && other.owner != lock.owner
-                && other.start <= lock.end
-                && lock.start <= other.end
+                && other.start <= lock.last_byte()
+                && lock.start <= other.last_byte()
                 && (other.kind == LockKind::Exclusive || lock.kind == LockKind::Exclusive)
         };
         self.locks.iter().find(|(at, other)| *at == inode && conflicts(other)).map(|(_, other)| *other)
@@ -222,19 +222,19 @@ impl State {
         let mut kept = Vec::new();
         for (at, other) in std::mem::take(&mut self.locks) {
             let overlaps = at == inode
-                && other.flock == lock.flock
+                && other.sort == lock.sort
                 && other.owner == lock.owner
-                && other.start <= lock.end
-                && lock.start <= other.end;
+                && other.start <= lock.last_byte()
+                && lock.start <= other.last_byte();
             if !overlaps {
                 kept.push((at, other));
                 continue;
             }
             if other.start < lock.start {
-                kept.push((at, Lock { end: lock.start - 1, ..other }));
+                kept.push((at, Lock { end: Some(lock.start - 1), ..other }));
             }
-            if other.end > lock.end {
-                kept.push((at, Lock { start: lock.end + 1, ..other }));
+            if other.last_byte() > lock.last_byte() {
+                kept.push((at, Lock { start: lock.last_byte() + 1, ..other }));
             }
         }
         if lock.kind != LockKind::Unlock {

@@ -52,7 +52,7 @@ fn world<F: Future<Output = ()>>(test: impl FnOnce(Process) -> F) {
 }
 
 #[test]
-fn what_was_confirmed_is_there_after_a_crash() {
+fn confirmed_writes_are_there_after_a_crash() {
     world(|process| async move {
         let log = open(&process).await;
         let (message, payload) = writes(2, 1..=3, 5000);
@@ -83,7 +83,7 @@ fn what_was_confirmed_is_there_after_a_crash() {
 }
 
 #[test]
-fn a_full_log_refuses_and_what_is_cut_makes_room() {
+fn a_full_log_refuses_and_a_cut_makes_room() {
     world(|process| async move {
         let log = open(&process).await;
         for seq in 1..=3 {
@@ -241,7 +241,7 @@ fn every_subset_of_a_batchs_sectors_leaves_the_batch_or_nothing_of_it() {
 /// Goal: records that a failed sync has left in the cache are synced before a recovery reads them. Method: its process
 /// is killed; the next one answers a read, then the power fails.
 #[test]
-fn what_a_failed_sync_left_in_the_cache_is_synced_before_it_is_shown() {
+fn records_of_a_failed_sync_are_synced_before_they_are_read() {
     for seed in 0..16 {
         World::run(seed, WorldOptions::default(), |world| async move {
             let process = world.process("h1");
@@ -330,7 +330,7 @@ fn the_order_of_the_queue_is_that_of_the_fence() {
 /// writers, a reader and one that cuts work side by side. Callers are dropped, a sync fails, the power fails at a drawn
 /// instant.
 #[test]
-fn what_was_confirmed_survives_dropped_callers_failed_syncs_and_the_failure_of_power() {
+fn confirmed_writes_survive_dropped_callers_failed_syncs_and_power_failures() {
     let mut confirmed_in_all = 0;
     for seed in 0..60 {
         confirmed_in_all += World::run(seed, WorldOptions::default(), |world| async move {
@@ -386,7 +386,7 @@ fn what_was_confirmed_survives_dropped_callers_failed_syncs_and_the_failure_of_p
 /// If a write of an earlier epoch were written again behind the beginning of a segment, it would come after the later
 /// epoch that replaced it.
 #[test]
-fn what_a_segment_begins_with_is_not_written_again() {
+fn the_beginning_of_a_segment_is_not_written_again() {
     world(|process| async move {
         let log = open(&process).await;
         let place = queue(&log, 1, 100);

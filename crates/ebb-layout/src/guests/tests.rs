@@ -173,8 +173,8 @@ fn burst(layout: LayoutKind, nodes: u64, rule: &OverloadRule, blocks: u64) -> (V
 /// Rabbit, Sec. 3.3: a write of B blocks takes as long as B r / N at one node, where B / p were written by a primary.
 #[test]
 fn with_others_that_write_for_primaries_all_nodes_write_alike() {
-    let off = OverloadRule { ahead_bytes: u64::MAX, ..OverloadRule::default() };
-    let on = OverloadRule { ahead_bytes: 4 * 64, ..OverloadRule::default() };
+    let off = OverloadRule { ahead_bytes: None, ..OverloadRule::default() };
+    let on = OverloadRule { ahead_bytes: Some(4 * 64), ..OverloadRule::default() };
     for layout in [LayoutKind::EqualWork, LayoutKind::Geared] {
         let (without, homes_without, none) = burst(layout, 24, &off, 1_200);
         let (with, homes_with, away) = burst(layout, 24, &on, 1_200);
@@ -212,7 +212,7 @@ proptest! {
         let steady = (1..=12_u64).filter(|node| !off.contains(node) && !blinks.contains(node));
         let queue = |node: u64| Queue { waiting_bytes: waiting[node as usize - 1], away: 0 };
         let queues: BTreeMap<_, _> = steady.map(|node| (NodeId::new(node), queue(node))).collect();
-        let rule = OverloadRule { ahead_bytes: 200, ahead_metablocks: 0, away_max: 9 };
+        let rule = OverloadRule { ahead_bytes: Some(200), ahead_metablocks: 0, away_max: 9 };
         let overloaded = choose_overloaded(&rule, &queues, &BTreeSet::new(), 1);
         let calm = Lodging { queues: queues.clone(), ..Lodging::default() };
         let (Ok(before), lodging) =

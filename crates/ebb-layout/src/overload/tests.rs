@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const RULE: OverloadRule = OverloadRule { ahead_bytes: 100, ahead_metablocks: 4, away_max: 50 };
+const RULE: OverloadRule = OverloadRule { ahead_bytes: Some(100), ahead_metablocks: 4, away_max: 50 };
 
 fn queues(waiting: &[u64]) -> BTreeMap<NodeId, Queue> {
     let queue = |(place, bytes): (usize, &u64)| {
@@ -36,7 +36,7 @@ fn no_more_is_away_than_can_come_back_and_a_rule_that_is_off_is_off() {
     queues.get_mut(&NodeId::new(1)).unwrap().away = 49;
     let over = |rule: &OverloadRule, queues: &_| choose_overloaded(rule, queues, &BTreeSet::new(), 1).len();
     assert_eq!(over(&RULE, &queues), 1);
-    assert_eq!(over(&OverloadRule { ahead_bytes: u64::MAX, ..RULE }, &queues), 0);
+    assert_eq!(over(&OverloadRule { ahead_bytes: None, ..RULE }, &queues), 0);
     queues.get_mut(&NodeId::new(1)).unwrap().away = 50;
     assert_eq!(over(&RULE, &queues), 0);
     assert!(RULE.lets_home(100) && !RULE.lets_home(101));

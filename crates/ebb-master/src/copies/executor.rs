@@ -285,7 +285,7 @@ fn rate(shared: &Shared, in_progress: CopyInProgress, priority: Priority) -> u64
 
 /// The planted mistake: it treats the copy as a move, and deletes the source while the record still names it.
 async fn delete_source(shared: &Shared, task: &Task, source: pb::Member) {
-    let replica = pb::DeletedReplica { metablock: task.metablock.raw(), epoch: task.epoch, life: 0 };
+    let replica = pb::DeletedReplica { metablock: task.metablock.raw(), epoch: Some(task.epoch), life: 0 };
     let call = pb::DeleteReplicas { volume: source.volume, replicas: vec![replica] };
     if let Ok(channel) = shared.channel(source.node_id()) {
         let _ = channel.call(&call, shared.options.call_timeout).await;

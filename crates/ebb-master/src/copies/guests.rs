@@ -11,7 +11,7 @@ pub(crate) mod look;
 use std::collections::BTreeMap;
 
 use ebb_meta::Machine;
-use ebb_power::Timetable;
+use ebb_power::{Awake, Timetable};
 use ebb_types::{DatasetId, MetablockId, NodeId};
 use ebb_wire::pb;
 
@@ -22,8 +22,8 @@ pub struct Prospect {
     pub is_off: bool,
     /// Whether the plan after the one in force no longer wakes it.
     pub goes_off: bool,
-    /// Time for which it serves without a break, in milliseconds, from now or from its next wake-up.
-    pub serves_ms: u64,
+    /// Time for which it serves without a break, from now or from its next wake-up.
+    pub awake: Awake,
 }
 
 impl Prospect {
@@ -35,7 +35,7 @@ impl Prospect {
         Self {
             is_off,
             goes_off: !is_off && follows.is_some_and(|next| next.next_wake_ms(node, next.start_ms).is_none()),
-            serves_ms: plans.next_wake_ms(node, now_ms).map_or(0, |wake_ms| plans.awake_left_ms(node, wake_ms)),
+            awake: plans.next_wake_ms(node, now_ms).map_or(Awake::Asleep, |wake_ms| plans.awake_for(node, wake_ms)),
         }
     }
 }
@@ -66,7 +66,7 @@ pub enum Move {
 #[must_use]
 pub fn choose_move(guest: &GuestView) -> Option<Move> {
     let Some(home) = guest.home else { return Some(Move::Adopt) };
-    if home.is_off || home.goes_off || home.serves_ms < guest.need_ms {
+    if home.is_off || home.goes_off || !home.awake.serves_for(guest.need_ms) {
         return None;
     }
     Some(if guest.host.goes_off { Move::HomeNow } else { Move::Home })

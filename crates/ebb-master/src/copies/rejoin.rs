@@ -63,7 +63,7 @@ pub(crate) async fn restamp(shared: &Arc<Shared>, task: &Task, left_out: &pb::Le
 }
 
 async fn try_restamp(shared: &Arc<Shared>, task: &Task, left_out: &pb::LeftOut, at: Version) -> Result<()> {
-    let member = left_out.member.unwrap_or_default();
+    let member = convert::required(left_out.member, "which member was left out")?;
     let (metablock, volume, incarnation) = (task.metablock.raw(), member.volume, member.incarnation);
     let name = pb::ReplicaName { metablock, volume, incarnation };
     let promise = pb::PromiseEpoch { epoch: left_out.epoch, replicas: vec![name] };

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_types::{InodeId, MetablockId, NodeId, Result, bail};
 use ebb_wire::pb;
+use ebb_wire::pb::explain_copies::What;
 
 use super::Task;
 use super::guests::Prospect;
@@ -16,10 +17,10 @@ use crate::work::CopyInProgress;
 ///
 /// Errors: `Invalid` unless exactly one of file and node is given, `NotFound` for an unknown one.
 pub(crate) fn explain(shared: &Shared, call: &pb::ExplainCopies) -> Result<pb::ExplainCopiesReply> {
-    match (call.inode, call.node) {
-        (inode, 0) if inode != 0 => of_file(shared, InodeId::new(inode)),
-        (0, node) if node != 0 => of_node(shared, NodeId::new(node)),
-        _ => bail!(Invalid, "a file or a node is explained, one at a time"),
+    match call.what {
+        Some(What::Inode(inode)) => of_file(shared, InodeId::new(inode)),
+        Some(What::Node(node)) => of_node(shared, NodeId::new(node)),
+        None => bail!(Invalid, "the copies of a file or of a node are explained, and the call names neither"),
     }
 }
 
@@ -94,7 +95,9 @@ fn of_guest(view: &ClusterView<'_>, task: &Task, guest: &pb::Member) -> String {
     let why = match () {
         () if prospect.is_off => format!("no power plan wakes {home}"),
         () if prospect.goes_off => format!("the next power plan switches {home} off"),
-        () if prospect.serves_ms < need_ms => format!("{home} never serves for the {need_ms} ms that the copy takes"),
+        () if !prospect.awake.serves_for(need_ms) => {
+            format!("{home} never serves for the {need_ms} ms that the copy takes")
+        }
         () => format!("it goes to {home} when both are idle"),
     };
     format!("{host} keeps it for {home}: {why}")

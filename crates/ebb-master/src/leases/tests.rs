@@ -101,7 +101,7 @@ fn a_session_that_ends_leaves_nothing_behind() {
     assert_eq!(leases.interested(FILE).len(), 2);
     leases.drop_session(session(1));
     assert!(leases.is_open(FILE) && !leases.is_open_by(session(1), FILE));
-    leases.remove_open(session(2), FILE, 4);
+    leases.remove_open(session(2), FILE, Some(4));
     assert!(!leases.is_open(FILE));
     assert!(leases.files.is_empty() && leases.by_session.is_empty(), "{leases:?}");
 }
@@ -110,16 +110,16 @@ fn a_session_that_ends_leaves_nothing_behind() {
 fn a_late_word_of_closing_does_not_close_what_was_opened_since() {
     let mut leases = Leases::default();
     leases.add_open(session(1), FILE, 4);
-    leases.remove_open(session(1), FILE, 3);
+    leases.remove_open(session(1), FILE, Some(3));
     assert!(leases.is_open_by(session(1), FILE));
     // An open that comes late does not take the later one's number away.
     leases.add_open(session(1), FILE, 2);
-    leases.remove_open(session(1), FILE, 3);
+    leases.remove_open(session(1), FILE, Some(3));
     assert!(leases.is_open_by(session(1), FILE));
-    leases.remove_open(session(1), FILE, 4);
+    leases.remove_open(session(1), FILE, Some(4));
     assert!(!leases.is_open(FILE));
     leases.add_open(session(1), FILE, 0);
-    leases.remove_open(session(1), FILE, 1);
+    leases.remove_open(session(1), FILE, Some(1));
     assert!(leases.files.is_empty(), "who made it has opened it before any other open: {leases:?}");
 }
 

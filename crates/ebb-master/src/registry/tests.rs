@@ -128,7 +128,7 @@ fn an_unknown_start_is_told_to_register() {
     registry.on_register(N1, BootId::new(7), 1, &[volume(1)], at(1));
     assert_eq!(registry.on_heartbeat(&beat(8, vec![]), at(2)).0, Pulse::Register);
     assert_eq!(registry.by_boot(BootId::new(7)), Some(N1));
-    assert_eq!(registry.by_boot(BootId::new(0)), None);
+    assert_eq!(registry.by_boot(BootId::new(8)), None);
 }
 
 #[test]

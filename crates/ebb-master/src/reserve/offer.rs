@@ -9,8 +9,8 @@ pub struct Offer {
     pub step: u64,
     /// Offset up to which it can use room.
     pub whole: u64,
-    /// Bytes that the fullest member's volume can still promise.
-    pub room: u64,
+    /// Bytes that the fullest member's volume can still promise. `None`: no member has reported its space.
+    pub room: Option<u64>,
     /// Bytes left in the dataset's quota. `None` means no quota.
     pub quota: Option<u64>,
 }
@@ -29,18 +29,17 @@ pub enum Short {
 ///
 /// Errors: the limit that allows no addition.
 pub fn choose_reserved(offer: &Offer) -> Result<u64, Short> {
-    let quota = offer.quota.unwrap_or(u64::MAX);
-    let most = offer.room.min(quota);
     let wanted = offer.whole.saturating_sub(offer.have);
     if wanted == 0 {
         return Ok(offer.whole);
     }
-    if most == 0 {
-        return Err(if quota == 0 { Short::Quota } else { Short::Room });
+    match [offer.room, offer.quota].into_iter().flatten().min() {
+        Some(0) if offer.quota == Some(0) => Err(Short::Quota),
+        Some(0) => Err(Short::Room),
+        // It gets tight.
+        // I-35: neither a volume nor a quota may promise more than it has.
+        Some(most) if most / 16 < wanted => Ok(offer.have + offer.step.min(wanted).min(most)),
+        // There is plenty if many writers could take as much before the reported free space catches up.
+        _ => Ok(offer.whole),
     }
-    // There is plenty if many writers could take as much before the reported free space catches up.
-    let extra = if most / 16 >= wanted { wanted } else { offer.step.min(wanted).min(most) };
-    // I-35: neither a volume nor a quota may promise more than it has.
-    assert!(extra <= most, "{extra} bytes would be promised, and {most} are there");
-    Ok(offer.have + extra)
 }

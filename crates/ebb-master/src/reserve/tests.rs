@@ -32,14 +32,14 @@ fn what_is_promised_counts_until_it_is_committed_and_told() {
 
 #[test]
 fn the_last_bytes_are_given_in_steps_and_then_refused() {
-    let offer = Offer { have: 0, step: 100, whole: 1000, room: 1 << 20, quota: None };
+    let offer = Offer { have: 0, step: 100, whole: 1000, room: Some(1 << 20), quota: None };
     assert_eq!(choose_reserved(&offer), Ok(1000));
-    assert_eq!(choose_reserved(&Offer { room: 5000, ..offer }), Ok(100), "it gets tight");
-    assert_eq!(choose_reserved(&Offer { room: 30, have: 100, ..offer }), Ok(130));
-    assert_eq!(choose_reserved(&Offer { room: 0, ..offer }), Err(Short::Room));
+    assert_eq!(choose_reserved(&Offer { room: Some(5000), ..offer }), Ok(100), "it gets tight");
+    assert_eq!(choose_reserved(&Offer { room: Some(30), have: 100, ..offer }), Ok(130));
+    assert_eq!(choose_reserved(&Offer { room: Some(0), ..offer }), Err(Short::Room));
     assert_eq!(choose_reserved(&Offer { quota: Some(0), ..offer }), Err(Short::Quota));
     assert_eq!(choose_reserved(&Offer { quota: Some(7), ..offer }), Ok(7));
-    assert_eq!(choose_reserved(&Offer { room: 0, have: 1000, ..offer }), Ok(1000), "it has all");
+    assert_eq!(choose_reserved(&Offer { room: Some(0), have: 1000, ..offer }), Ok(1000), "it has all");
 }
 
 fn at(seconds: u64) -> Moment {
@@ -90,7 +90,7 @@ proptest! {
             let have = all.reserved(inode, MetablockId::new(id));
             let left = room - all.on_volume(VolumeId::new(1));
             let quota = quota - all.in_dataset(DATASET);
-            let offer = Offer { have, step: 100, whole: 1000, room: left, quota: Some(quota) };
+            let offer = Offer { have, step: 100, whole: 1000, room: Some(left), quota: Some(quota) };
             match choose_reserved(&offer) {
                 Ok(reserved) => {
                     prop_assert!(reserved > have || have == 1000);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ebb_types::{ErrorKind, Version};
 use ebb_wire::pb;
 use pb::LeaseMode::LeaseRead;
+use pb::explain_copies::What;
 
 use super::harness::{Cluster, DEADLINE, TestClient, held, with_cluster, with_planted};
 
@@ -108,15 +109,16 @@ fn why_copies_do_not_move_is_told() {
         let (_client, made) = files(&cluster, 5).await;
         let (channel, _) = cluster.channel();
         let inode = made[0].0.inode;
-        let file = pb::ExplainCopies { inode, node: 0 };
-        let node = pb::ExplainCopies { inode: 0, node: cluster.fakes[0].held.lock().node };
+        let number = cluster.fakes[0].held.lock().node;
+        let file = pb::ExplainCopies { what: Some(What::Inode(inode)) };
+        let node = pb::ExplainCopies { what: Some(What::Node(number)) };
         let told = async |call: &pb::ExplainCopies| channel.call(call, DEADLINE).await.unwrap();
         cluster.until("rest", |status| status.under_replicated == 0 && status.safe_start).await;
         let before = told(&file).await.sets;
         assert_eq!((before[0].state(), &*before[0].why), (pb::CopyState::CopySettled, "as it should be"));
         assert!(told(&node).await.work.is_empty());
 
-        channel.call(&pb::DrainNode { node: node.node, undo: false }, DEADLINE).await.unwrap();
+        channel.call(&pb::DrainNode { node: number, undo: false }, DEADLINE).await.unwrap();
         cluster.world.sleep(Duration::from_secs(2)).await;
         let waits = &told(&file).await.sets[0];
         assert_eq!(waits.state(), pb::CopyState::CopyWaits);
@@ -126,13 +128,13 @@ fn why_copies_do_not_move_is_told() {
         assert_eq!((work.len(), work[0].sets, work[0].state()), (1, 5, pb::CopyState::CopyWaits), "{work:?}");
         assert_eq!(work[0].why, waits.why);
 
-        channel.call(&pb::DrainNode { node: node.node, undo: true }, DEADLINE).await.unwrap();
+        channel.call(&pb::DrainNode { node: number, undo: true }, DEADLINE).await.unwrap();
         cluster.world.sleep(Duration::from_secs(2)).await;
         assert_eq!(told(&file).await.sets[0].state(), pb::CopyState::CopySettled);
         assert!(told(&node).await.work.is_empty());
         let refused = channel.call(&pb::ExplainCopies::default(), DEADLINE).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Invalid);
-        let unknown = channel.call(&pb::ExplainCopies { inode: 0, node: 99 }, DEADLINE).await.unwrap_err();
+        let unknown = channel.call(&pb::ExplainCopies { what: Some(What::Node(99)) }, DEADLINE).await.unwrap_err();
         assert_eq!(unknown.kind(), ErrorKind::NotFound);
     });
 }
@@ -425,13 +427,13 @@ fn deletions_name_an_epoch_and_a_life() {
             let deletions = fake.held.lock().deletions.clone();
             deletions.into_iter().filter(|one| one.metablock == block.id).collect::<Vec<_>>()
         };
-        assert_eq!(named(&late), [pb::DeletedReplica { metablock: block.id, epoch, life }]);
+        assert_eq!(named(&late), [pb::DeletedReplica { metablock: block.id, epoch: Some(epoch), life }]);
         // A replica that was made since is another one.
         late.put(block.id, Version::new(ebb_types::Epoch::new(epoch), 1), 10);
         assert_ne!(late.replica(block.id).unwrap().life, life);
         // Its id is freed: whichever replica a member has goes, and nothing is taken for the id any more.
         client.mutate(super::harness::unlink("f0")).await.unwrap();
-        let freed = pb::DeletedReplica { metablock: block.id, epoch: u64::MAX, life: 0 };
+        let freed = pb::DeletedReplica { metablock: block.id, epoch: None, life: 0 };
         cluster
             .until_seen("deleted", || {
                 cluster.fakes.iter().filter(|fake| fake.held.lock().deletions.contains(&freed)).count() == 3

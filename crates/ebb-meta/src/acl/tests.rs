@@ -32,7 +32,7 @@ fn bytes_are_those_of_linux() {
     let value: Vec<u8> =
         (0..shown.len()).step_by(2).map(|at| u8::from_str_radix(&shown[at..at + 2], 16).unwrap()).collect();
     let acl = Acl::parse(&value).unwrap().unwrap();
-    assert_eq!(acl.to_mode(), (0o670, false));
+    assert_eq!(acl.to_mode(), ModeBits { bits: 0o670, say_all: false });
     assert_eq!(acl.encode(), value);
 }
 
@@ -65,12 +65,12 @@ fn malformed_lists_are_refused() {
 #[test]
 fn the_mode_shows_the_mask_and_chmod_sets_it() {
     let mut acl = example();
-    assert_eq!(acl.to_mode(), (0o670, false));
+    assert_eq!(acl.to_mode(), ModeBits { bits: 0o670, say_all: false });
     acl.chmod(0o4751);
-    assert_eq!(acl.to_mode(), (0o751, false));
+    assert_eq!(acl.to_mode(), ModeBits { bits: 0o751, say_all: false });
     assert_eq!((acl.find(Tag::Mask), acl.find(Tag::GroupObj)), (Some(5), Some(4)));
     let mut minimal = parse(&[(1, 6, NONE), (4, 4, NONE), (32, 0, NONE)]).unwrap();
-    assert_eq!(minimal.to_mode(), (0o640, true));
+    assert_eq!(minimal.to_mode(), ModeBits { bits: 0o640, say_all: true });
     minimal.chmod(0o777);
     assert_eq!(minimal.find(Tag::GroupObj), Some(7));
 }
@@ -135,8 +135,8 @@ proptest! {
         prop_assert_eq!(acl.encode(), bytes(&entries));
         let (inherited, bits) = acl.inherit(mode);
         prop_assert_eq!(bits & !mode, 0, "nothing beyond what was asked for");
-        prop_assert_eq!(inherited.unwrap().to_mode().0, bits);
+        prop_assert_eq!(inherited.unwrap().to_mode().bits, bits);
         acl.chmod(mode);
-        prop_assert_eq!(acl.to_mode().0, mode);
+        prop_assert_eq!(acl.to_mode().bits, mode);
     }
 }

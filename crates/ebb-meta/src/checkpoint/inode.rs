@@ -1,4 +1,4 @@
-//! An inode's record, read back: its parts, and what is refused of them.
+//! Decoding of an inode's record: its parts, and what is refused.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ fn lock(lock: &pb::FileLock) -> Result<Lock> {
     Ok(Lock { owner, exclusive: lock.kind == 2, start: lock.start, end: lock.end, pid: lock.pid })
 }
 
-/// Refuses numbers that no inode gets to.
+/// Refuses numbers that no inode reaches.
 pub(super) fn check_attr(attr: &pb::Attr) -> Result<()> {
     if attr.epoch.max(attr.size_generation) > NUMBER_MAX || attr.size > FILE_SIZE_MAX {
         bail!(
@@ -89,7 +89,7 @@ pub(super) fn check_attr(attr: &pb::Attr) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a metablock with a set that was never granted, or numbers that none gets to.
+/// Refuses a metablock with a set that no master grants, or with numbers that none reaches.
 pub(super) fn check_block(block: &Metablock, next: MetablockId) -> Result<()> {
     if block.id >= next || block.generation > NUMBER_MAX || block.length > FILE_SIZE_MAX {
         bail!(Corrupt, "{} of {} bytes at generation {}; {next} is next", block.id, block.length, block.generation);

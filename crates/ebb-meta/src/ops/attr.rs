@@ -1,4 +1,4 @@
-//! Mode, owner and times: `chmod(2)`, `chown(2)`, `utimensat(2)`; the size is in `truncate.rs`.
+//! Mode, owner and times: `chmod(2)`, `chown(2)`, `utimensat(2)`. The size is in `truncate.rs`.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::machine::{Call, Machine};
 use crate::permission::{self, WRITE};
 
 impl Machine {
-    /// Sets what the request names, all or nothing (Linux `setattr_prepare`, `setattr_copy`).
+    /// Sets the attributes that the request names, whole or not at all (Linux `setattr_prepare`, `setattr_copy`).
     pub(crate) fn set_attr(&mut self, call: &mut Call<'_>, op: &meta_op::SetAttr) -> Result<pb::MetaReply> {
         let id = InodeId::new(op.inode);
         let inode = self.inode(id)?;
@@ -30,6 +30,7 @@ impl Machine {
             self.check_size(call, op, id, inode)?;
         }
 
+        // Ordering: everything is checked by now, so the request is carried out whole.
         if let Some(size) = op.size {
             self.counted(id, |machine| machine.cut(call, op, id, size));
         }
@@ -65,7 +66,7 @@ fn sets_mtime(op: &meta_op::SetAttr) -> bool {
     op.mtime_ns.is_some() || op.mtime_now
 }
 
-/// Only the superuser gives files away; an owner may choose among the groups that it is in.
+/// Only the superuser changes an owner. An owner may choose one of its own groups.
 fn check_owner_change(call: &Call<'_>, op: &meta_op::SetAttr, id: InodeId, inode: &Inode) -> Result<()> {
     let credentials = &call.credentials;
     let is_owner = credentials.uid == inode.uid;
@@ -81,8 +82,8 @@ fn check_owner_change(call: &Call<'_>, op: &meta_op::SetAttr, id: InodeId, inode
     Ok(())
 }
 
-/// Chosen times are the owner's to set; the present time may be set by whoever may write (both at once, as `touch`
-/// does, or with a size). The modification time of a file that is being written elsewhere is its holder's.
+/// Only the owner sets chosen times. A caller with write permission may set the present time: both times at once, as
+/// `touch` does, or with a size. While a file is held, its modification time is the holder's.
 fn check_times(call: &Call<'_>, op: &meta_op::SetAttr, id: InodeId, inode: &Inode) -> Result<()> {
     if op.atime_ns.is_some() || op.mtime_ns.is_some() {
         permission::check_owner(id, inode, &call.credentials)?;
@@ -109,7 +110,8 @@ fn check_times(call: &Call<'_>, op: &meta_op::SetAttr, id: InodeId, inode: &Inod
     Ok(())
 }
 
-/// A change of owner clears suid and sgid of everything but directories, whoever makes it (Linux `chown_common`).
+/// A change of owner clears suid and sgid, even if the superuser makes it (Linux `chown_common`). Directories keep
+/// them.
 fn set_owner(call: &Call<'_>, op: &meta_op::SetAttr, inode: &mut Inode) {
     if op.uid.is_none() && op.gid.is_none() {
         return;
@@ -124,7 +126,7 @@ fn set_owner(call: &Call<'_>, op: &meta_op::SetAttr, inode: &mut Inode) {
     inode.gid = op.gid.unwrap_or(inode.gid);
 }
 
-/// Who is not in the file's group cannot make it set-group-id; an access ACL follows the mode.
+/// A caller outside the file's group cannot set its set-group-id bit. An access ACL follows the mode.
 fn set_mode(call: &Call<'_>, op: &meta_op::SetAttr, inode: &mut Inode) {
     let Some(mode) = op.mode else { return };
     inode.mode = mode & MODE_MASK;
@@ -136,6 +138,7 @@ fn set_mode(call: &Call<'_>, op: &meta_op::SetAttr, inode: &mut Inode) {
         && let Some(acl) = &mut Arc::make_mut(xattrs).access
     {
         acl.chmod(inode.mode);
+        assert!(acl.to_mode().bits == inode.mode & 0o777, "the access ACL does not follow the mode {:o}", inode.mode);
     }
 }
 

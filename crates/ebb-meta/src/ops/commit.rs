@@ -1,4 +1,4 @@
-//! What holders have synced on whole sets, made visible.
+//! Commits: they make visible what holders have synced on whole sets.
 
 use ebb_types::{InodeId, Result, Version, bail};
 use ebb_wire::pb;
@@ -11,8 +11,8 @@ use crate::outcome::Effect;
 use crate::tree::freed;
 
 impl Machine {
-    /// Records each file that may be recorded, and tells which were refused. Of one file alone, the reply brings the
-    /// attributes.
+    /// Records each file that passes the checks, and lists the refused ones. If the request names one file, the reply
+    /// has its attributes.
     pub(crate) fn commit(&mut self, call: &mut Call<'_>, op: &meta_op::Commit) -> Result<pb::MetaReply> {
         let mut reply = pb::MetaReply::default();
         for file in &op.files {
@@ -56,14 +56,15 @@ impl Machine {
         check_committed(&commit.metablocks, id, inode, file, metablock_size)
     }
 
-    /// The holder of a file without a name has thrown away what it had not committed, and gives the lease back. That is not found
-    /// out again, so it is kept: a later process of the master may hear of an open that waits since before. If the file has got
-    /// a name meanwhile, what its holder wrote is searched for as if the holder had died.
+    /// The holder of a removed file has discarded writes that it had not committed, and gives the lease back. The
+    /// record keeps this, as no process could find it out again: a later master may receive an open that has waited
+    /// since before. If the file has got a name meanwhile, its writes are recovered as if the holder had died.
     fn on_gone(&mut self, call: &mut Call<'_>, id: InodeId) {
         if !self.orphans.contains(&id) {
             return self.lose_lease(call, id);
         }
         if let Some(file) = self.edit(id).file_mut() {
+            // I-81: what is recorded may be less than what was written, so the file is never opened again.
             file.emptied = true;
             file.linkable = false;
             file.trim = None;
@@ -71,11 +72,13 @@ impl Machine {
         self.release(call, id);
     }
 
-    /// A commit never makes a file smaller: commits may overtake each other, and sizes are cut by `SetAttr` alone.
+    /// Records a commit. It never makes a file smaller: commits may overtake each other, and only `SetAttr` cuts a
+    /// size.
     fn record(&mut self, call: &mut Call<'_>, commit: &pb::CommitFile) {
         let id = InodeId::new(commit.inode);
         let inode = self.edit(id);
         let before = (inode.size, inode.mtime, inode.mode);
+        // I-2: a late commit may name an older and smaller size, and readers have seen the larger one.
         inode.size = inode.size.max(commit.size);
         if commit.mtime_ns != 0 {
             inode.mtime = commit.mtime_ns;
@@ -100,17 +103,18 @@ impl Machine {
         }
     }
 
-    /// The holder gives the lease back; what it was granted and did not write is freed.
+    /// The holder gives the lease back. Metablocks that it was granted and did not write are freed.
     fn release(&mut self, call: &mut Call<'_>, id: InodeId) {
         let inode = self.edit(id);
         let dataset = inode.dataset;
         let Some(file) = inode.file_mut() else { return };
+        assert!(file.holder == Some(call.session), "{} gives back a lease of {id} that it does not hold", call.session);
         file.holder = None;
         for block in file.map.remove_where(|block| block.version == Version::ZERO) {
             self.replicas.free(&block);
             call.effects.push(freed(id, dataset, &block));
         }
-        self.held.remove(&(call.session, id));
+        assert!(self.held.remove(&(call.session, id)).is_some(), "the lease of {id} is not in the index");
         call.effects.push(Effect::LeaseEnded { inode: id, session: call.session });
     }
 }

@@ -1,4 +1,4 @@
-//! Making inodes: files, directories, symbolic links, devices.
+//! Creation of inodes: files, directories, symbolic links, devices.
 
 use ebb_types::{FileKind, InodeId, Result, bail};
 use ebb_wire::pb;
@@ -13,8 +13,8 @@ use crate::tree::NewInode;
 pub(crate) const TARGET_LEN_MAX: usize = 4095;
 
 impl Machine {
-    /// `open(O_CREAT)`: a new file comes with its write lease and, if there is a placement, its first metablock; one
-    /// that is there already is told about and no more.
+    /// `open(O_CREAT)`. A new file comes with its write lease, and with its first metablock if there is a placement.
+    /// For an existing file, the reply has its attributes only.
     pub(crate) fn create(&mut self, call: &mut Call<'_>, op: &meta_op::Create) -> Result<pb::MetaReply> {
         let parent = InodeId::new(op.parent);
         if op.unnamed {
@@ -37,8 +37,8 @@ impl Machine {
         self.created_reply(call, op, inode)
     }
 
-    /// `open(O_TMPFILE)`: a file without a name, which lives until it is closed everywhere, or gets a name by `link`.
-    /// The directory gives its dataset and what a file in it inherits; it does not change.
+    /// `open(O_TMPFILE)`: makes a file without a name. It lives until all sessions have closed it, or gets a name by
+    /// `link`. The directory gives its dataset and the inherited properties, and does not change.
     fn create_unnamed(&mut self, call: &mut Call<'_>, op: &meta_op::Create) -> Result<pb::MetaReply> {
         let parent = InodeId::new(op.parent);
         if !op.name.is_empty() {
@@ -72,8 +72,8 @@ impl Machine {
         self.attr_reply(inode)
     }
 
-    /// `mknod(2)`: device nodes are the superuser's to make, but for the whiteout of overlay file systems. A regular
-    /// file made here comes without a lease.
+    /// `mknod(2)`. Only the superuser makes device nodes, except the whiteout of overlay file systems. A regular file
+    /// that is made here comes without a lease.
     pub(crate) fn make_node(&mut self, call: &mut Call<'_>, op: &meta_op::MakeNode) -> Result<pb::MetaReply> {
         let parent = InodeId::new(op.parent);
         let (body, is_device) = match FileKind::from_raw(op.kind) {

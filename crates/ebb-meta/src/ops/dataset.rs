@@ -1,4 +1,4 @@
-//! Making datasets, and keeping their paths true.
+//! Creation of datasets, their settings, and their paths.
 
 use std::sync::Arc;
 
@@ -11,12 +11,13 @@ use crate::dataset::{check_extra_share, check_min_copies, check_prefetch, check_
 use crate::dir;
 use crate::machine::{Call, Machine, take_id};
 use crate::permission;
+use crate::resolve::LastLink;
 
-/// Mode of a directory that is made for a dataset.
+/// Mode of a new directory for a dataset.
 const MODE: u32 = 0o755;
 
 impl Machine {
-    /// Makes a dataset of an empty directory that the caller owns, or of a new one. Everything that is made below
+    /// Makes a dataset of a new directory, or of an empty one that the caller owns. Everything that is made below
     /// belongs to it.
     pub(crate) fn create_dataset(&mut self, call: &mut Call<'_>, op: &meta_op::CreateDataset) -> Result<pb::MetaReply> {
         let Some(asked) = &op.dataset else { bail!(Invalid, "a dataset without settings") };
@@ -46,7 +47,7 @@ impl Machine {
         Ok(pb::MetaReply { dataset: Some(settings), ..self.attr_reply(root)? })
     }
 
-    /// Changes the limits of a dataset. One below what is used already only stops growth.
+    /// Changes the settings of a dataset. A quota below the present use only stops growth.
     pub(crate) fn set_dataset(&mut self, call: &mut Call<'_>, op: &meta_op::SetDataset) -> Result<pb::MetaReply> {
         let id = DatasetId::new(op.dataset);
         let Some(settings) = self.datasets.get(id) else { bail!(NotFound, "there is no dataset {id}") };
@@ -74,7 +75,7 @@ impl Machine {
         Ok(pb::MetaReply { dataset: Some(settings), ..Default::default() })
     }
 
-    /// Directory and name of a dataset's root.
+    /// Parent directory and name of a dataset's root.
     fn dataset_place<'a>(&self, call: &Call<'_>, path: &'a str) -> Result<(InodeId, &'a [u8])> {
         let trimmed = path.trim_end_matches('/');
         let Some((parent, name)) = trimmed.rsplit_once('/').filter(|_| path.starts_with('/')) else {
@@ -87,7 +88,7 @@ impl Machine {
             bail!(Invalid, "a dataset's path must end with a name");
         }
         let parent = if parent.is_empty() { "/" } else { parent };
-        let found = self.resolve(&call.credentials, parent.as_bytes(), true)?;
+        let found = self.resolve(&call.credentials, parent.as_bytes(), LastLink::Follow)?;
         Ok((found.inode, name.as_bytes()))
     }
 
@@ -103,7 +104,7 @@ impl Machine {
         Ok(())
     }
 
-    /// A directory has moved: so have the datasets whose roots are in it.
+    /// Updates the paths of datasets below a directory that has moved.
     pub(crate) fn refresh_dataset_paths(&mut self, moved: InodeId) {
         if self.datasets.len() <= 1 {
             return;
@@ -121,7 +122,7 @@ impl Machine {
         }
     }
 
-    /// Path of a directory that has a name. Looks through all entries of each directory above it.
+    /// Path of a directory that has a name. It walks the entries of each directory above it.
     pub(crate) fn path_of(&self, directory: InodeId) -> String {
         let mut names: Vec<Arc<[u8]>> = Vec::new();
         let mut at = directory;

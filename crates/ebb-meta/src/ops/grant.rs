@@ -1,8 +1,8 @@
-//! Metablocks for a holder to write to, and changes of their sets.
+//! Grants of metablocks to a holder, and changes of their sets.
 
 use std::collections::BTreeSet;
 
-use ebb_types::{InodeId, MetablockId, Result, Version, bail};
+use ebb_types::{Epoch, InodeId, MetablockId, NodeId, Result, Version, VolumeId, bail};
 use ebb_wire::convert::version;
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op;
@@ -13,14 +13,14 @@ use crate::machine::{Call, Machine, NUMBER_MAX, take_id};
 use crate::map::Metablock;
 use crate::outcome::Effect;
 
-/// Metablocks that one request may ask for.
+/// Most metablocks of one request.
 const GRANTS_MAX: usize = 1024;
 
 impl Machine {
-    /// Gives each index a metablock, on the members that the leader has chosen for it; one that has one keeps it.
+    /// Grants a metablock for each index, on the members that the leader has chosen. An index that has one keeps it.
     pub(crate) fn grant(&mut self, call: &mut Call<'_>, op: &meta_op::Grant) -> Result<pb::MetaReply> {
         let id = InodeId::new(op.inode);
-        let inode = self.check_holder(call, id, op.epoch)?;
+        let inode = self.check_holder(call, id, Epoch::new(op.epoch))?;
         if op.indexes.len() > GRANTS_MAX {
             bail!(Invalid, "{} metablocks in one grant are more than {GRANTS_MAX}", op.indexes.len());
         }
@@ -50,7 +50,7 @@ impl Machine {
         self.place(call, id, index, members).to_pb()
     }
 
-    /// Makes a metablock where the file has none.
+    /// Makes a metablock at an index where the file has none.
     pub(super) fn place(&mut self, call: &mut Call<'_>, id: InodeId, index: u64, members: &[pb::Member]) -> Metablock {
         let block = Metablock {
             id: take_id!(self.next.metablock, MetablockId),
@@ -64,9 +64,10 @@ impl Machine {
         let inode = self.edit(id);
         let dataset = inode.dataset;
         if let Some(file) = inode.file_mut() {
-            file.map.insert(block.clone());
+            assert!(file.map.insert(block.clone()), "{id} has a metablock at index {index} already");
         }
-        self.replicas.add(id, &block);
+        // I-87: two files with one metablock would overwrite each other's bytes.
+        assert!(self.replicas.add(id, &block), "{} is assigned twice", block.id);
         call.effects.push(Effect::SetChanged {
             inode: id,
             dataset,
@@ -77,10 +78,10 @@ impl Machine {
         block
     }
 
-    /// Replaces the set of a metablock, for its file's holder: compare-and-swap on epoch and generation.
+    /// Replaces the set of a metablock for the file's holder. This is a compare-and-swap on epoch and generation.
     pub(crate) fn change_set(&mut self, call: &mut Call<'_>, op: &meta_op::ChangeSet) -> Result<pb::MetaReply> {
         let (id, block) = (InodeId::new(op.inode), MetablockId::new(op.metablock));
-        let inode = self.check_holder(call, id, op.epoch)?;
+        let inode = self.check_holder(call, id, Epoch::new(op.epoch))?;
         check_generation(id, inode, block, op.generation)?;
         check_members(&op.members)?;
         let synced = version(op.version);
@@ -91,7 +92,8 @@ impl Machine {
         Ok(pb::MetaReply { metablocks: changed.into_iter().collect(), ..self.attr_reply(id)? })
     }
 
-    /// Puts checked members in place; what all of them have synced counts as committed.
+    /// Puts members in place that have passed [`check_members`]. The version `synced` is on all of them, so it counts
+    /// as committed.
     pub(crate) fn swap_set(
         &mut self,
         call: &mut Call<'_>,
@@ -100,13 +102,16 @@ impl Machine {
         members: &[pb::Member],
         synced: Version,
     ) -> Option<pb::Metablock> {
+        debug_assert!(check_members(members).is_ok(), "{block} gets a set that is not checked: {members:?}");
         let wanted = self.wanted_copies(id);
         let inode = self.edit(id);
         let dataset = inode.dataset;
+        assert!(synced.epoch <= inode.epoch, "{block} gets {synced} before {id} is at that epoch");
         let file = inode.file_mut()?;
         let (old, before) = file.map.get(block).map(|block| (block.members.clone(), block.left_out().to_vec()))?;
         file.map.update(block, |block| {
             block.members = members.into();
+            // I-13: a change that was compared with the old set is refused from here on.
             block.generation += 1;
             block.version = block.version.max(synced);
             block.leave_out(&before, wanted);
@@ -115,6 +120,8 @@ impl Machine {
         self.replicas.change_set(block, &old, members);
         let (old, new) = (old.to_vec(), members.to_vec());
         call.effects.push(Effect::SetChanged { inode: id, dataset, metablock: block, old, new });
+        // Ordering: after the effect of the set, so that services see a member before the extra copy that it replaces
+        // ends.
         self.yield_extras(call, id, block, members);
         if !before.is_empty() {
             call.effects.push(Effect::LeftOutChanged { metablock: block, old: before });
@@ -122,32 +129,36 @@ impl Machine {
         now
     }
 
-    /// The file, if the caller has its write lease under this epoch.
-    fn check_holder(&self, call: &Call<'_>, id: InodeId, epoch: u64) -> Result<&Inode> {
+    /// The file. Refuses a caller without its write lease under this epoch.
+    fn check_holder(&self, call: &Call<'_>, id: InodeId, epoch: Epoch) -> Result<&Inode> {
         let inode = self.inode(id)?;
         if inode.file().is_none() {
             bail!(Invalid, "{id} is not a regular file");
         }
-        if inode.holder() != Some(call.session) || inode.epoch.raw() != epoch {
-            bail!(StaleEpoch, "{} does not hold {id} under e{epoch} ({})", call.session, inode.epoch);
+        if inode.holder() != Some(call.session) || inode.epoch != epoch {
+            bail!(StaleEpoch, "{} does not hold {id} under {epoch} ({})", call.session, inode.epoch);
         }
         Ok(inode)
     }
 }
 
-/// Refuses unless the metablock is the file's and its set is at this generation.
+/// Refuses if the metablock is not the file's, or its set is at another generation.
 pub(crate) fn check_generation(id: InodeId, inode: &Inode, block: MetablockId, generation: u64) -> Result<()> {
     let Some(found) = inode.file().and_then(|file| file.map.get(block)) else {
         bail!(NotFound, "{block} is not a metablock of {id}");
     };
+    // I-13: a change that was decided on an older set would drop or bring back members.
     if found.generation != generation {
         bail!(SetChanged, "the set of {block} is at generation {}, not {generation}", found.generation);
     }
     Ok(())
 }
 
-/// Refuses a set that is empty, that counts a node or volume twice, or in which two copies belong to one node, or one lies
-/// where another belongs: it could not go home.
+/// Refuses a malformed set. Each of these makes it so:
+/// - it has no members, or more than [`REPLICAS_MAX`];
+/// - it counts a node or a volume twice;
+/// - two copies belong to one node;
+/// - a copy lies on a node that another copy belongs to. That copy could not go home.
 pub(crate) fn check_members(members: &[pb::Member]) -> Result<()> {
     if members.is_empty() || members.len() > REPLICAS_MAX as usize {
         bail!(Invalid, "a set of {} members is not between 1 and {REPLICAS_MAX}", members.len());
@@ -156,14 +167,15 @@ pub(crate) fn check_members(members: &[pb::Member]) -> Result<()> {
     if let Some(member) = members.iter().find(|member| !is_id(member.node) || !is_id(member.volume)) {
         bail!(Invalid, "a set with volume {} of node {}, which nobody has", member.volume, member.node);
     }
-    let nodes: BTreeSet<u64> = members.iter().map(|member| member.node).collect();
-    let volumes: BTreeSet<u64> = members.iter().map(|member| member.volume).collect();
+    // I-18: two copies on one node would fail together.
+    let nodes: BTreeSet<NodeId> = members.iter().map(pb::Member::node_id).collect();
+    let volumes: BTreeSet<VolumeId> = members.iter().map(pb::Member::volume_id).collect();
     if nodes.len() != members.len() || volumes.len() != members.len() {
         bail!(Invalid, "a set must not count a node twice: {members:?}");
     }
-    let homes: BTreeSet<u64> = members.iter().map(|member| member.home_id().raw()).collect();
+    let homes: BTreeSet<NodeId> = members.iter().map(pb::Member::home_id).collect();
     let guests = members.iter().filter(|member| member.is_guest());
-    if homes.len() != members.len() || guests.clone().any(|guest| nodes.contains(&guest.home)) {
+    if homes.len() != members.len() || guests.clone().any(|guest| nodes.contains(&guest.home_id())) {
         bail!(Invalid, "two copies of a set belong to one node, or one lies where another belongs: {members:?}");
     }
     Ok(())

@@ -4,26 +4,28 @@ use ebb_types::{InodeId, Result, bail};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op;
 
-use crate::locks::{Lock, Wish};
+use crate::locks::Wish;
 use crate::machine::{Call, Machine};
-use crate::waits::LockOutcome;
+use crate::waits::{Conflict, LockOutcome};
 
 impl Machine {
-    /// Takes, releases or queues for a lock, or takes a queued request back.
+    /// Takes a lock, releases it or queues for it. It also withdraws a queued request.
     pub(crate) fn set_lock(&mut self, call: &mut Call<'_>, op: &meta_op::SetLock) -> Result<pb::MetaReply> {
         let id = InodeId::new(op.inode);
         self.inode(id)?;
         let Some(lock) = &op.lock else { bail!(Invalid, "a lock request for {id} without a lock") };
         let wish = Wish::parse(call.session, lock)?;
         let queued = match wish {
-            Wish::Lock(Lock { owner, start, end, .. }) | Wish::Unlock { owner, start, end } if op.cancel => {
-                self.locks.cancel(id, owner, start, end)
-            }
-            Wish::Unlock { owner, start, end } => {
-                self.locks.unlock(id, owner, start, end, &mut call.effects);
+            Wish::Lock(lock) if op.cancel => self.locks.cancel(id, lock.owner, lock.span()),
+            Wish::Unlock { owner, span } if op.cancel => self.locks.cancel(id, owner, span),
+            Wish::Unlock { owner, span } => {
+                self.locks.unlock(id, owner, span, &mut call.effects);
                 false
             }
-            Wish::Lock(lock) => self.locks.lock(id, lock, op.wait, &mut call.effects)? == LockOutcome::Queued,
+            Wish::Lock(lock) => {
+                let conflict = if op.wait { Conflict::Waits } else { Conflict::Fails };
+                self.locks.lock(id, lock, conflict, &mut call.effects)? == LockOutcome::Queued
+            }
         };
         Ok(pb::MetaReply { queued, ..Default::default() })
     }

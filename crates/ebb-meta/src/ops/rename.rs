@@ -9,7 +9,7 @@ use crate::inode::Inode;
 use crate::machine::{Call, Machine};
 use crate::permission::{self, WRITE};
 
-/// Both ends of a rename, found.
+/// Both ends of a rename.
 #[derive(Clone, Copy)]
 struct Ends<'a> {
     source_parent: InodeId,
@@ -20,9 +20,17 @@ struct Ends<'a> {
     target: Option<InodeId>,
 }
 
+/// The inode that had the target's name.
+#[derive(Clone, Copy)]
+struct Displaced {
+    inode: InodeId,
+    /// It has no name left.
+    is_gone: bool,
+}
+
 impl Machine {
-    /// Renames with errors in the order of Linux `do_renameat2` and `vfs_rename`. Two names of one inode: nothing
-    /// happens, and nothing is checked (POSIX).
+    /// Renames, with errors in the order of Linux `do_renameat2` and `vfs_rename`. If both names lead to one inode,
+    /// nothing happens and nothing is checked (POSIX).
     pub(crate) fn rename(&mut self, call: &mut Call<'_>, op: &meta_op::Rename) -> Result<pb::MetaReply> {
         let ends = self.find_ends(call, op)?;
         if ends.target == Some(ends.source) {
@@ -42,8 +50,8 @@ impl Machine {
         };
         self.refresh_dataset_paths(ends.source);
         Ok(pb::MetaReply {
-            displaced_inode: displaced.map_or(0, |(id, _)| id.raw()),
-            displaced_gone: displaced.is_some_and(|(_, gone)| gone),
+            displaced_inode: displaced.map_or(0, |displaced| displaced.inode.raw()),
+            displaced_gone: displaced.is_some_and(|displaced| displaced.is_gone),
             ..self.attr_reply(ends.source)?
         })
     }
@@ -76,7 +84,7 @@ impl Machine {
                 dir::show(&op.target_name)
             );
         }
-        // Before the walk upwards: what a removed directory calls its parent means nothing any more.
+        // Ordering: before the walk upwards, as the parent of a removed directory means nothing.
         if self.directory(target_parent)?.nlink == 0 {
             bail!(NotFound, "{target_parent} has been removed");
         }
@@ -137,7 +145,7 @@ impl Machine {
         self.check_parent_change(call, ends, ends.source, source)
     }
 
-    /// A directory that gets another parent has its `..` written: that needs permission on the directory itself.
+    /// A directory that gets another parent has its `..` written. This needs write permission on the directory.
     fn check_parent_change(&self, call: &Call<'_>, ends: Ends<'_>, id: InodeId, inode: &Inode) -> Result<()> {
         if ends.source_parent != ends.target_parent && inode.is_directory() {
             permission::check(id, inode, &call.credentials, WRITE)?;
@@ -145,7 +153,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Nothing moves between datasets. The root of a dataset counts as part of the one that it lies in.
+    /// Refuses a move between datasets. The root of a dataset counts as part of the surrounding one.
     fn check_datasets(&self, ends: Ends<'_>) -> Result<()> {
         if ends.source_parent == ends.target_parent {
             return Ok(());
@@ -157,9 +165,11 @@ impl Machine {
         Ok(())
     }
 
-    /// Moves the source to the target's name. What had that name loses it: the inode, and whether it has none left.
-    fn move_over(&mut self, call: &mut Call<'_>, ends: Ends<'_>) -> Option<(InodeId, bool)> {
+    /// Moves the source to the target's name, and returns the inode that loses this name.
+    fn move_over(&mut self, call: &mut Call<'_>, ends: Ends<'_>) -> Option<Displaced> {
+        assert!(ends.target != Some(ends.source), "{} is moved over itself: it would lose its name", ends.source);
         let source_is_directory = self.edit(ends.source).is_directory();
+        // I-30: the old name goes before the new one comes, so the file never has both.
         self.remove_entry(call, ends.source_parent, ends.source_name);
         let displaced = match ends.target {
             None => {
@@ -167,14 +177,15 @@ impl Machine {
                 None
             }
             Some(target) => {
-                self.entries.redirect(ends.target_parent, ends.target_name, ends.source);
+                // I-80: the name is never free in between, so no lookup finds it missing.
+                self.redirect(ends.target_parent, ends.target_name, ends.source);
                 self.touch_directory(call, ends.target_parent);
-                Some((target, self.lose_name(call, target)))
+                Some(Displaced { inode: target, is_gone: self.lose_name(call, target) })
             }
         };
         if source_is_directory {
-            // A target was a directory too: where it was, one `..` goes and one comes.
-            self.edit(ends.source_parent).nlink -= 1;
+            // A target was a directory, too. Its `..` goes and the source's comes, so the count there stays.
+            self.lose_subdirectory(ends.source_parent);
             if displaced.is_none() {
                 self.edit(ends.target_parent).nlink += 1;
             }
@@ -184,16 +195,16 @@ impl Machine {
         displaced
     }
 
-    /// Each name leads to what the other led to.
+    /// Exchanges what the two names lead to.
     fn exchange(&mut self, call: &mut Call<'_>, ends: Ends<'_>) {
         let Some(target) = ends.target else { return };
-        self.entries.redirect(ends.source_parent, ends.source_name, target);
-        self.entries.redirect(ends.target_parent, ends.target_name, ends.source);
+        self.redirect(ends.source_parent, ends.source_name, target);
+        self.redirect(ends.target_parent, ends.target_name, ends.source);
         for (moved, from, to) in
             [(ends.source, ends.source_parent, ends.target_parent), (target, ends.target_parent, ends.source_parent)]
         {
             if self.edit(moved).is_directory() {
-                self.edit(from).nlink -= 1;
+                self.lose_subdirectory(from);
                 self.edit(to).nlink += 1;
                 self.set_parent(moved, to);
             }
@@ -201,6 +212,11 @@ impl Machine {
             self.touch_directory(call, from);
         }
         self.refresh_dataset_paths(target);
+    }
+
+    fn redirect(&mut self, parent: InodeId, name: &[u8], inode: InodeId) {
+        let is_there = self.entries.redirect(parent, name, inode);
+        assert!(is_there, "{parent} has no entry {}: {inode} would lose its name", dir::show(name));
     }
 
     fn set_parent(&mut self, id: InodeId, parent: InodeId) {

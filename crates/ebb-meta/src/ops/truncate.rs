@@ -1,4 +1,4 @@
-//! Setting the size without data: `truncate(2)`, `O_TRUNC`, and growing by a hole.
+//! Setting the size without data: `truncate(2)`, `O_TRUNC`, and growth by a hole.
 //!
 //! ```text
 //!  metablock   |   0   |   1   |   2   |   3   |
@@ -7,8 +7,8 @@
 //!                       |   ^ trim: a versioned write by the holder cuts the members of metablock 1 here
 //!                       |       | freed at once |
 //! ```
-//! The size needs the write lease, for the holder alone knows how far the file reaches. One case does not: a size that
-//! is the recorded one, of a file that nobody holds, changes times only.
+//! Setting the size needs the write lease, as only the holder knows how far the file reaches. There is one exception.
+//! If no session holds the file, setting the recorded size changes times only.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::permission::{self, WRITE};
 use crate::tree::freed;
 
 impl Machine {
-    /// Refuses a size that cannot be set now, so.
+    /// Refuses a size that this request may not set now.
     pub(crate) fn check_size(&self, call: &Call<'_>, op: &meta_op::SetAttr, id: InodeId, inode: &Inode) -> Result<()> {
         if inode.is_directory() {
             bail!(IsDirectory, "{id} is a directory");
@@ -49,7 +49,7 @@ impl Machine {
         check_trim(op, id, inode, file, size, metablock_size)
     }
 
-    /// Sets a size that has been checked.
+    /// Sets a size that has passed [`Self::check_size`].
     pub(crate) fn cut(&mut self, call: &mut Call<'_>, op: &meta_op::SetAttr, id: InodeId, size: u64) {
         let dataset = self.edit(id).dataset;
         let metablock_size = self.datasets.settings(dataset).metablock_size;
@@ -58,12 +58,16 @@ impl Machine {
         let Some(file) = inode.file_mut() else { return };
         let held = file.holder.is_some();
         merge(file, &op.committed);
+        // Ordering: after `merge`, which may raise lengths that the cut reduces.
         let gone = file.map.remove_where(|block| block.index > index || (block.index == index && edge == 0));
         if let Some(block) = file.map.at_index(index).map(|block| block.id) {
             file.map.update(block, |block| block.length = block.length.min(edge));
         }
+        let beyond = file.map.starting_at(index + u64::from(edge > 0));
+        assert!(beyond.is_empty(), "{id} is cut to {size} bytes and keeps a metablock behind its end");
         file.trim = remaining_trim(file, op, edge);
         inode.size = size;
+        // A commit that is on its way names the size from before, and is refused by this number.
         if held {
             inode.size_generation += 1;
         }
@@ -93,7 +97,7 @@ fn check_lease(call: &Call<'_>, op: &meta_op::SetAttr, id: InodeId, inode: &Inod
     }
 }
 
-/// Checks what a holder says of its metablocks: they are the file's, within their size and the file's epoch.
+/// Checks the metablocks that a holder names: they are the file's, and within their size and the file's epoch.
 pub(super) fn check_committed(
     committed: &[pb::CommitMetablock],
     id: InodeId,
@@ -116,11 +120,12 @@ pub(super) fn check_committed(
     Ok(())
 }
 
-/// Takes over what a holder has synced. Commits may overtake each other: the higher version tells the length.
+/// Records what a holder has synced. Commits may overtake each other, so the length of the highest version counts.
 pub(super) fn merge(file: &mut FileBody, committed: &[pb::CommitMetablock]) {
     for entry in committed {
         let told = version(entry.version);
         file.map.update(MetablockId::new(entry.id), |block: &mut Metablock| {
+            // A further commit of the recorded version repeats what is known. It never shortens it.
             if told > block.version {
                 block.version = told;
                 block.length = entry.length;
@@ -131,7 +136,7 @@ pub(super) fn merge(file: &mut FileBody, committed: &[pb::CommitMetablock]) {
     }
 }
 
-/// A cut inside bytes that a metablock has needs a trim; a trim needs such a metablock and a version above its last.
+/// A cut inside the bytes of a metablock needs a trim. A trim needs such a metablock, and a version above its last.
 fn check_trim(
     op: &meta_op::SetAttr,
     id: InodeId,
@@ -156,6 +161,7 @@ fn check_trim(
     };
     let last: Version = block.version.max(version(told.and_then(|entry| entry.version)));
     let at = version(trim.version);
+    // The trim is a write of its own: at a version that was sent before, a member would take it for done.
     if trim.length != edge || at.epoch != inode.epoch || at <= last {
         bail!(
             Invalid,
@@ -167,7 +173,7 @@ fn check_trim(
     Ok(())
 }
 
-/// The trim that members still have to see: the new one, or an older one that is still to be done.
+/// The trim that members may lack: the new one, or an older one that is not done.
 fn remaining_trim(file: &FileBody, op: &meta_op::SetAttr, edge: u64) -> Option<Arc<meta_op::Trim>> {
     if let Some(trim) = &op.trim {
         return Some(Arc::new(*trim));

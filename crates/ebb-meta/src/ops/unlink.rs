@@ -1,4 +1,4 @@
-//! Removing names.
+//! Removal of names.
 
 use ebb_types::{InodeId, Result, bail};
 use ebb_wire::pb;
@@ -23,7 +23,7 @@ impl Machine {
         self.displaced_reply(call, id)
     }
 
-    /// `rmdir(2)`. The root of a dataset goes like any directory; the dataset goes with its last inode.
+    /// `rmdir(2)`. The root of a dataset can be removed like any directory. The dataset ends with its last inode.
     pub(crate) fn remove_dir(&mut self, call: &mut Call<'_>, op: &meta_op::RemoveDir) -> Result<pb::MetaReply> {
         let parent = InodeId::new(op.parent);
         match op.name.as_slice() {
@@ -40,7 +40,7 @@ impl Machine {
             bail!(NotEmpty, "{} has {} entries", dir::show(&op.name), body.count);
         }
         self.remove_entry(call, parent, &op.name);
-        self.edit(parent).nlink -= 1;
+        self.lose_subdirectory(parent);
         self.displaced_reply(call, id)
     }
 

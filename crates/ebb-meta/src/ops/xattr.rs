@@ -7,21 +7,21 @@ use ebb_types::{Credentials, InodeId, Result, bail};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op;
 
-use crate::acl::Acl;
+use crate::acl::{Acl, ModeBits};
 use crate::dir::show;
 use crate::inode::{Body, Inode, S_ISGID, S_ISVTX};
 use crate::machine::{Call, Machine};
 use crate::permission::{self, WRITE};
 use crate::xattr::{ACL_ACCESS, ACL_DEFAULT, NAME_LEN_MAX, VALUE_LEN_MAX, Xattrs};
 
-/// What an attribute's name says about it (`xattr(7)`).
+/// Namespace of an attribute's name (`xattr(7)`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Space {
-    /// `user.`: contents of files and directories, under their permissions.
+    /// `user.`: like the contents of files and directories, under their permissions.
     User,
-    /// `trusted.`: the superuser's, hidden from others.
+    /// `trusted.`: for the superuser only, and hidden from others.
     Trusted,
-    /// `security.`: set by the superuser, read by all.
+    /// `security.`: the superuser sets it, all users read it.
     Security,
     /// The access ACL.
     Access,
@@ -30,7 +30,7 @@ pub(crate) enum Space {
 }
 
 impl Space {
-    /// The name's space; refused if the name is malformed or nobody's.
+    /// The namespace of a name. Refuses a name that is malformed, or in no namespace.
     pub(crate) fn of(name: &[u8]) -> Result<Self> {
         if name.is_empty() || name.len() > NAME_LEN_MAX {
             bail!(Range, "an attribute's name has 1 to {NAME_LEN_MAX} bytes, not {}", name.len());
@@ -57,7 +57,7 @@ impl Space {
 }
 
 impl Machine {
-    /// Sets an attribute. An ACL's flags are ignored, as Linux does.
+    /// Sets an attribute. The flags `create` and `replace` are ignored for an ACL, as on Linux.
     pub(crate) fn set_xattr(&mut self, call: &mut Call<'_>, op: &meta_op::SetXattr) -> Result<pb::MetaReply> {
         let id = InodeId::new(op.inode);
         let space = Space::of(&op.name)?;
@@ -87,7 +87,7 @@ impl Machine {
         self.attr_reply(id)
     }
 
-    /// Removes an attribute. Removing an ACL that is not there is no error, as on Linux.
+    /// Removes an attribute. Removing a missing ACL is no error, as on Linux.
     pub(crate) fn remove_xattr(&mut self, call: &mut Call<'_>, op: &meta_op::RemoveXattr) -> Result<pb::MetaReply> {
         let id = InodeId::new(op.inode);
         let space = Space::of(&op.name)?;
@@ -107,8 +107,8 @@ impl Machine {
         self.attr_reply(id)
     }
 
-    /// Sets or removes an ACL (Linux `set_posix_acl`, `posix_acl_update_mode`): the mode follows an access ACL, and one
-    /// that says no more than the mode can is not kept.
+    /// Sets or removes an ACL (Linux `set_posix_acl`, `posix_acl_update_mode`). The mode follows an access ACL. An
+    /// access ACL that the mode bits say all of is not kept.
     fn set_acl(&mut self, call: &mut Call<'_>, id: InodeId, space: Space, acl: Option<Acl>) -> Result<()> {
         let inode = self.inode(id)?;
         if matches!(inode.body, Body::Symlink(_)) {
@@ -127,9 +127,9 @@ impl Machine {
         }
         let may_keep_sgid = call.credentials.is_root() || call.credentials.in_group(inode.gid);
         let told = acl.as_ref().map(Acl::to_mode);
-        let kept = acl.filter(|acl| !acl.to_mode().1);
+        let kept = acl.filter(|acl| !acl.to_mode().say_all);
         self.edit_xattrs(call, id, |xattrs| xattrs.access = kept);
-        if let Some((bits, _)) = told {
+        if let Some(ModeBits { bits, .. }) = told {
             let inode = self.edit(id);
             inode.mode = inode.mode & !0o777 | bits;
             if !may_keep_sgid {
@@ -151,7 +151,8 @@ impl Machine {
     }
 }
 
-/// Who may set or remove an attribute that is no ACL (Linux `xattr_permission`, `cap_inode_setxattr`).
+/// Refuses unless the caller may set or remove this attribute, which is not an ACL (Linux `xattr_permission`,
+/// `cap_inode_setxattr`).
 fn check_writable(credentials: &Credentials, id: InodeId, inode: &Inode, name: &[u8], space: Space) -> Result<()> {
     match space {
         Space::Trusted | Space::Security if !credentials.is_root() => {
@@ -170,7 +171,7 @@ fn check_writable(credentials: &Credentials, id: InodeId, inode: &Inode, name: &
     }
 }
 
-/// Value of an attribute, if the caller may know of it.
+/// Value of an attribute. Hidden attributes do not exist for the caller.
 pub(crate) fn read(credentials: &Credentials, id: InodeId, inode: &Inode, name: &[u8]) -> Result<Bytes> {
     let xattrs = inode.xattrs.as_deref();
     let value = match Space::of(name)? {
@@ -188,7 +189,7 @@ pub(crate) fn read(credentials: &Credentials, id: InodeId, inode: &Inode, name: 
     }
 }
 
-/// Names of the attributes that the caller may know of.
+/// Names of the attributes that are not hidden from the caller.
 pub(crate) fn list(credentials: &Credentials, inode: &Inode) -> Vec<Vec<u8>> {
     let mut names = inode.xattrs.as_ref().map(|xattrs| xattrs.names()).unwrap_or_default();
     names.retain(|name| credentials.is_root() || !name.starts_with(b"trusted."));

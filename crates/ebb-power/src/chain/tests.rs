@@ -15,7 +15,7 @@ fn dead(ids: &[u64]) -> BTreeSet<NodeId> {
 }
 
 #[test]
-fn the_floor_is_the_primaries_or_what_holds_everything() {
+fn the_floor_is_the_primaries_or_the_cover() {
     assert_eq!(chain(20, ChainShape::EqualWork, 2, 3).min_active(), 2);
     assert_eq!(chain(20, ChainShape::EqualWork, 2, 3).spread(), 19);
     assert_eq!(chain(9, ChainShape::Anywhere, 0, 3).min_active(), 7);
@@ -51,7 +51,7 @@ fn gears_come_whole_and_the_wanted_number_holds_them_back() {
 }
 
 #[test]
-fn the_active_number_is_set_within_what_the_chain_can() {
+fn the_active_number_is_set_within_the_limits_of_the_chain() {
     let mut geared = chain(25, ChainShape::Geared { gear_size: 5 }, 5, 2);
     assert_eq!(geared.set_wanted(Some(12)).unwrap(), 10, "gears come whole");
     assert_eq!(geared.set_wanted(None).unwrap(), 25);

@@ -45,7 +45,7 @@ fn serves(plans: &Timetable, at_ms: u64) -> bool {
 }
 
 #[test]
-fn who_does_not_sleep_and_who_is_off_has_no_bound() {
+fn a_node_that_never_sleeps_or_is_off_has_no_bound() {
     let room_under = |duty| room(&timetable([plan(1, 0, duty)]), ONE, 1_000, PACE);
     assert_eq!(room_under(Duty::On), None);
     assert_eq!(room_under(Duty::Off), None, "what it had is made again elsewhere");
@@ -62,7 +62,7 @@ fn a_plan_that_was_announced_counts() {
 }
 
 #[test]
-fn what_is_owed_goes_while_the_node_serves_and_more_is_refused() {
+fn a_debt_falls_while_the_node_serves_and_more_is_refused() {
     let plans = timetable([plan(1, 0, blink(100, 119))]);
     let ask = |bytes| BTreeMap::from([(ONE, Ask { bytes, bytes_per_sec: PACE })]);
     let mut owed = Owed::default();
@@ -125,7 +125,7 @@ fn any_duty() -> impl Strategy<Value = Duty> {
 
 proptest! {
     #[test]
-    fn how_long_a_node_serves_is_what_each_millisecond_says(
+    fn the_time_a_node_serves_is_the_sum_of_its_milliseconds(
         first in any_duty(),
         second in any_duty(),
         change in 1_u64..1_500,
@@ -141,7 +141,7 @@ proptest! {
     /// Goal: what is admitted is with the node within an interval. Method: a queue that takes two bytes in each
     /// millisecond that the node serves, looked at one by one; writes of any size come at any time.
     #[test]
-    fn what_is_admitted_is_with_the_node_within_an_interval(
+    fn admitted_writes_are_on_the_node_within_an_interval(
         start in 0..INTERVAL_MS,
         active in 30..INTERVAL_MS,
         writes in proptest::collection::vec((0_u64..60, 1_u64..200), 1..80),

@@ -239,7 +239,7 @@ proptest! {
     /// The supply jumps about; nodes follow the timetable to the millisecond. Whatever is drawn above the supply is drawn
     /// within the lead after a fall, or comes out of the battery.
     #[test]
-    fn what_is_drawn_follows_what_there_is(policy in prop_oneof![Just(PolicyKind::BlinkCircular),
+    fn the_draw_follows_the_supply(policy in prop_oneof![Just(PolicyKind::BlinkCircular),
         Just(PolicyKind::Tide), Just(PolicyKind::Activation), Just(PolicyKind::BlinkStaggered)],
         jumps in proptest::collection::vec((0.0_f64..280.0, 1_u64..90_000), 1..8), battery_s in 0.0_f64..20.0) {
         let mut bench = Bench::new(policy, Battery::full(225.0, battery_s));

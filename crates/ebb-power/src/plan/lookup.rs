@@ -4,6 +4,8 @@
 //! which lie inside, less the guard band at both ends. Times are milliseconds since the Unix epoch. Before its start a
 //! plan answers as at its start.
 
+use std::time::Duration;
+
 use ebb_types::NodeId;
 
 use super::{Duty, NodePlan, PowerPlan};
@@ -37,6 +39,67 @@ impl NodeState {
     #[must_use]
     pub const fn is_powered(self) -> bool {
         !matches!(self, Self::Asleep)
+    }
+}
+
+/// How long a node still serves from a moment on. The longer time is the greater value.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Awake {
+    /// It does not serve.
+    Asleep,
+    /// It serves for so many milliseconds, at least one, and not after them.
+    ForMs(u64),
+    /// No plan lets it sleep.
+    Always,
+}
+
+impl Awake {
+    /// It serves for so many milliseconds more. 0 means that it does not serve.
+    #[must_use]
+    pub const fn for_ms(left_ms: u64) -> Self {
+        if left_ms == 0 { Self::Asleep } else { Self::ForMs(left_ms) }
+    }
+
+    /// Whether it does not serve now.
+    #[must_use]
+    pub const fn is_asleep(self) -> bool {
+        matches!(self, Self::Asleep)
+    }
+
+    /// Whether no plan lets it sleep.
+    #[must_use]
+    pub const fn is_always(self) -> bool {
+        matches!(self, Self::Always)
+    }
+
+    /// Whether it serves now, and for `need_ms` on end.
+    #[must_use]
+    pub const fn serves_for(self, need_ms: u64) -> bool {
+        match self {
+            Self::Asleep => false,
+            Self::ForMs(left_ms) => left_ms >= need_ms,
+            Self::Always => true,
+        }
+    }
+
+    /// How long it still serves: zero if it does not serve, none if no plan lets it sleep.
+    #[must_use]
+    pub const fn left(self) -> Option<Duration> {
+        match self {
+            Self::Asleep => Some(Duration::ZERO),
+            Self::ForMs(left_ms) => Some(Duration::from_millis(left_ms)),
+            Self::Always => None,
+        }
+    }
+
+    /// When it stops serving, if it serves so long from `from_ms` on. None if it never stops.
+    #[must_use]
+    pub const fn end_ms(self, from_ms: u64) -> Option<u64> {
+        match self {
+            Self::Asleep => Some(from_ms),
+            Self::ForMs(left_ms) => Some(from_ms.saturating_add(left_ms)),
+            Self::Always => None,
+        }
     }
 }
 
@@ -89,27 +152,26 @@ impl PowerPlan {
         self.nodes.iter().filter(move |(_, plan)| self.state_of(plan, at_ms) == NodeState::Awake).map(|(node, _)| *node)
     }
 
-    /// Time for which a node still serves, in milliseconds: 0 if it does not serve now, `u64::MAX` if the plan never
-    /// lets it sleep.
+    /// Time for which a node still serves.
     #[must_use]
-    pub fn awake_left_ms(&self, node: NodeId, at_ms: u64) -> u64 {
+    pub fn awake_for(&self, node: NodeId, at_ms: u64) -> Awake {
         let at_ms = at_ms.max(self.start_ms);
         if !self.is_awake(node, at_ms) {
-            return 0;
+            return Awake::Asleep;
         }
         match self.nodes.get(&node).map(|plan| (plan, plan.duty)) {
             Some((plan, Duty::Blink { active_ms, .. })) => {
-                active_ms - self.since_start(plan, at_ms) - u64::from(plan.suspend_ms) - self.guard_ms
+                Awake::for_ms(active_ms - self.since_start(plan, at_ms) - u64::from(plan.suspend_ms) - self.guard_ms)
             }
-            _ => u64::MAX,
+            _ => Awake::Always,
         }
     }
 
     /// The node, among `nodes`, that serves longest from now on, and for how long. `None` if all of them sleep. Among
     /// equals it is the first in `nodes`.
-    pub fn longest_awake(&self, nodes: impl IntoIterator<Item = NodeId>, at_ms: u64) -> Option<(NodeId, u64)> {
-        let left = nodes.into_iter().map(|node| (node, self.awake_left_ms(node, at_ms)));
-        left.filter(|(_, left)| *left > 0).fold(None, |best: Option<(NodeId, u64)>, next| match best {
+    pub fn longest_awake(&self, nodes: impl IntoIterator<Item = NodeId>, at_ms: u64) -> Option<(NodeId, Awake)> {
+        let left = nodes.into_iter().map(|node| (node, self.awake_for(node, at_ms)));
+        left.filter(|(_, left)| !left.is_asleep()).fold(None, |best: Option<(NodeId, Awake)>, next| match best {
             Some(best) if best.1 >= next.1 => Some(best),
             _ => Some(next),
         })
@@ -189,18 +251,18 @@ impl PowerPlan {
     /// Next time at which two nodes serve together, and the length of that time, in which one can send to the other
     /// directly. `None` if they never serve together for `need_ms` without a break.
     #[must_use]
-    pub fn next_meeting(&self, one: NodeId, other: NodeId, at_ms: u64, need_ms: u64) -> Option<(u64, u64)> {
+    pub fn next_meeting(&self, one: NodeId, other: NodeId, at_ms: u64, need_ms: u64) -> Option<(u64, Awake)> {
         let mut at = at_ms.max(self.start_ms);
         let ready = |node| self.nodes.get(&node).map_or(0, |plan: &NodePlan| plan.ready_ms);
         // Two intervals after both are ready everything repeats itself.
         let end = at.max(ready(one)).max(ready(other)) + 2 * self.interval_ms;
         while at <= end {
             let both = self.next_wake_ms(one, at)?.max(self.next_wake_ms(other, at)?);
-            let left = self.awake_left_ms(one, both).min(self.awake_left_ms(other, both));
-            if left > 0 && left >= need_ms {
-                return Some((both, left));
+            match self.awake_for(one, both).min(self.awake_for(other, both)) {
+                left if left.serves_for(need_ms) => return Some((both, left)),
+                Awake::ForMs(left_ms) => at = both.saturating_add(left_ms),
+                Awake::Asleep | Awake::Always => at = both.saturating_add(1),
             }
-            at = both.saturating_add(left.max(1));
         }
         None
     }

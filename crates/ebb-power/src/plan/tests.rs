@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::lookup::NodeState;
+use super::lookup::{Awake, NodeState};
 use super::timetable::{Action, Timetable};
 use super::*;
 use crate::hardware::{Hardware, NodePower};
@@ -46,28 +46,38 @@ fn transitions_and_guard_lie_inside_the_powered_time() {
     for (at, state) in states {
         assert_eq!(plan.state(ONE, at), state, "{at}");
     }
-    assert_eq!(plan.awake_left_ms(ONE, 1_000), 193);
+    assert_eq!(plan.awake_for(ONE, 1_000), Awake::ForMs(193));
     assert_eq!(plan.next_wake_ms(ONE, 1_193), Some(1_912));
     assert_eq!(plan.next_switch(ONE, 950), Some((1_200, false)));
     assert_eq!(plan.next_switch(ONE, 1_200), Some((1_900, true)));
 }
 
 #[test]
+fn what_serves_longer_is_greater_and_what_sleeps_serves_for_nothing() {
+    let all = [Awake::Asleep, Awake::ForMs(5), Awake::ForMs(7), Awake::Always];
+    assert!(all.is_sorted());
+    assert_eq!(all.map(|one| one.serves_for(6)), [false, false, true, true]);
+    assert!(!Awake::Asleep.serves_for(0));
+    assert_eq!(all.map(|one| one.end_ms(10)), [Some(10), Some(15), Some(17), None]);
+    assert_eq!((Awake::for_ms(0), Awake::for_ms(5)), (Awake::Asleep, Awake::ForMs(5)));
+}
+
+#[test]
 fn readers_find_the_longest_awake_and_the_first_to_wake() {
     let plan = plan(&[blink(0, 300), blink(100, 300), Duty::Off, blink(500, 16), blink(600, 100)]);
     let ids = || (1..=5).map(NodeId::new);
-    assert_eq!(plan.longest_awake(ids(), 150), Some((NodeId::new(2), 243)));
+    assert_eq!(plan.longest_awake(ids(), 150), Some((NodeId::new(2), Awake::ForMs(243))));
     assert_eq!(plan.longest_awake(ids(), 450), None);
     // Node 4 is never awake long enough to serve, node 3 never at all.
     assert_eq!(plan.next_wake_of(ids(), 450), Some((NodeId::new(5), 612)));
     assert_eq!(plan.next_wake_of([NodeId::new(3), NodeId::new(4)], 450), None);
     assert_eq!(plan.awake(150).map(NodeId::raw).collect::<Vec<_>>(), [1, 2]);
     // A node that the plan does not know is always on.
-    assert_eq!(plan.longest_awake([NodeId::new(9)], 450), Some((NodeId::new(9), u64::MAX)));
+    assert_eq!(plan.longest_awake([NodeId::new(9)], 450), Some((NodeId::new(9), Awake::Always)));
 }
 
 #[test]
-fn a_plan_prints_as_what_it_says() {
+fn a_plan_prints_its_contents() {
     let printed = plan(&[Duty::On, Duty::Off, blink(5, 7)]).to_string();
     let wanted = "plan1 blink-circular from 0 ms, interval 1000 ms, 50.0 W: 2 of 3 nodes at a time; 3 metablocks out of \
                   reach, as of /data/2\n  ds4 is out of reach\n  n1 on\n  n2 off\n  n3 blinks from 5 ms for 7 ms\n";
@@ -92,12 +102,12 @@ fn plans_that_cannot_be_are_refused() {
 #[test]
 fn a_timetable_changes_plans_when_the_next_begins() {
     let mut table = Timetable::default();
-    assert_eq!((table.awake_left_ms(ONE, 5), table.state(ONE, 5)), (u64::MAX, NodeState::Awake));
+    assert_eq!((table.awake_for(ONE, 5), table.state(ONE, 5)), (Awake::Always, NodeState::Awake));
     assert!(table.accept(plan(&[Duty::On]), 0).unwrap());
     let off = PowerPlan { version: PlanVersion::new(2), start_ms: 500, ..plan(&[Duty::Off]) };
     assert!(table.accept(off.clone(), 100).unwrap());
     assert!(!table.accept(off, 100).unwrap(), "known already");
-    assert_eq!(table.awake_left_ms(ONE, 100), 500 - 100 - 5 - 2);
+    assert_eq!(table.awake_for(ONE, 100), Awake::ForMs(500 - 100 - 5 - 2));
     assert_eq!(table.state(ONE, 492), NodeState::Awake);
     assert_eq!(table.state(ONE, 493), NodeState::FallingAsleep);
     assert_eq!(table.state(ONE, 500), NodeState::Asleep);
@@ -116,7 +126,7 @@ fn a_timetable_changes_plans_when_the_next_begins() {
 }
 
 #[test]
-fn who_takes_turns_meets_under_the_next_plan_or_never() {
+fn nodes_in_turns_meet_under_the_next_plan_or_never() {
     let (two, mut table) = (NodeId::new(2), Timetable::default());
     assert_eq!(table.next_meeting_ms(ONE, two, 7, 100), Some(7), "without a plan all serve");
     table.accept(plan(&[blink(0, 300), blink(500, 300)]), 0).unwrap();
@@ -150,7 +160,7 @@ fn a_power_client_acts_in_time() {
 }
 
 #[test]
-fn who_sleeps_is_not_overdue_and_who_misses_its_wakes_is() {
+fn a_sleeping_node_is_not_overdue_and_one_that_misses_its_wakes_is() {
     let mut timetable = Timetable::default();
     assert!(!timetable.is_overdue(ONE, 1_000, 3_999, 3_000));
     assert!(timetable.is_overdue(ONE, 1_000, 4_000, 3_000), "without a plan a node always serves");
@@ -178,7 +188,7 @@ fn a_node_that_several_plans_kept_off_and_that_does_not_come_back_is_overdue() {
         table.accept(announce(version, duty), 0).unwrap();
     }
     assert_eq!(table.next_wake_ms(ONE, 2_500), Some(4_000));
-    assert_eq!(table.awake_left_ms(ONE, 4_500), u64::MAX);
+    assert_eq!(table.awake_for(ONE, 4_500), Awake::Always);
     assert_eq!(table.serves_ms(ONE, 2_100, 4_700), 700);
     assert!(!table.is_overdue(ONE, 2_100, 5_400, 1_500), "it has had 1,400 ms");
     assert!(table.is_overdue(ONE, 2_100, 5_600, 1_500));
@@ -195,7 +205,7 @@ fn too_many_announcements_are_refused() {
 }
 
 #[test]
-fn the_form_before_is_read_and_tells_nothing_of_what_is_out_of_reach() {
+fn the_previous_format_is_read_and_has_no_data_out_of_reach() {
     let plan = plan(&[Duty::On, blink(5, 7)]);
     let mut bytes = plan.encode();
     assert_eq!(PowerPlan::decode(&bytes).unwrap(), plan);
@@ -263,7 +273,7 @@ proptest! {
         if let Ok(plan) = PowerPlan::decode(&good) {
             // Every lookup must work on a plan that was accepted.
             for node in plan.nodes.keys() {
-                let _ = (plan.awake_left_ms(*node, 7), plan.next_wake_ms(*node, 1 << 50), plan.next_switch(*node, 7));
+                let _ = (plan.awake_for(*node, 7), plan.next_wake_ms(*node, 1 << 50), plan.next_switch(*node, 7));
             }
         }
     }
@@ -275,7 +285,7 @@ proptest! {
             let walk = from..from + 4_000;
             let awake = |at: u64| plan.is_awake(node, at);
             prop_assert_eq!(plan.next_wake_ms(node, from), walk.clone().find(|at| awake(*at)), "{} {:?}", node, plan);
-            let left = plan.awake_left_ms(node, from);
+            let left = plan.awake_for(node, from).end_ms(from).map_or(4_000, |end| end - from);
             let walked = walk.clone().take_while(|at| awake(*at)).count() as u64;
             prop_assert_eq!(left.min(4_000), walked);
             if let Some(end) = plan.next_state_ms(node, from) {

@@ -3,7 +3,7 @@
 use ebb_types::{NodeId, PlanVersion, Result, bail};
 
 use super::PowerPlan;
-use super::lookup::NodeState;
+use super::lookup::{Awake, NodeState};
 
 /// Whole wakes that a node may be silent through: one may be lost on the way, or cut short.
 const MISSED_WAKES: u32 = 3;
@@ -76,19 +76,19 @@ impl Timetable {
         }
     }
 
-    /// Time for which a node still serves, with regard to later plans, in milliseconds. `u64::MAX` if no plan lets it
-    /// sleep.
+    /// Time for which a node still serves, with regard to later plans. Without a plan it always serves.
     #[must_use]
-    pub fn awake_left_ms(&self, node: NodeId, at_ms: u64) -> u64 {
-        let Some(plan) = self.at(at_ms) else { return u64::MAX };
-        let left = plan.awake_left_ms(node, at_ms);
+    pub fn awake_for(&self, node: NodeId, at_ms: u64) -> Awake {
+        let Some(plan) = self.at(at_ms) else { return Awake::Always };
+        let left = plan.awake_for(node, at_ms);
         if let Some(cut) = self.cut_ms(node, at_ms) {
-            return left.min(cut.saturating_sub(at_ms));
+            return left.min(Awake::for_ms(cut.saturating_sub(at_ms)));
         }
         match self.next(at_ms) {
             // Awake at the change, and served by the plan that follows without waking again.
-            Some(next) if left >= next.start_ms - at_ms => {
-                (next.start_ms - at_ms).saturating_add(self.awake_left_ms(node, next.start_ms))
+            Some(next) if left.serves_for(next.start_ms - at_ms) => {
+                let end = self.awake_for(node, next.start_ms).end_ms(next.start_ms);
+                end.map_or(Awake::Always, |end| Awake::for_ms(end - at_ms))
             }
             _ => left,
         }
@@ -122,7 +122,7 @@ impl Timetable {
         let (mut at, mut sum) = (from_ms, 0);
         while at < until_ms {
             let Some(wake) = self.next_wake_ms(node, at).filter(|wake| *wake < until_ms) else { break };
-            let end = wake.saturating_add(self.awake_left_ms(node, wake)).min(until_ms);
+            let end = self.awake_for(node, wake).end_ms(wake).map_or(until_ms, |end| end.min(until_ms));
             sum += end - wake;
             at = end.max(wake + 1);
         }
@@ -148,13 +148,11 @@ impl Timetable {
         let mut at = heard_ms;
         for _ in 0..MISSED_WAKES {
             let Some(wake) = self.next_wake_ms(node, at) else { return false };
-            let end = wake.saturating_add(self.awake_left_ms(node, wake));
-            if now_ms >= wake.saturating_add(patience_ms) && end >= wake.saturating_add(patience_ms) {
+            let awake = self.awake_for(node, wake);
+            if now_ms >= wake.saturating_add(patience_ms) && awake.serves_for(patience_ms) {
                 return true;
             }
-            if end >= now_ms {
-                return false;
-            }
+            let Some(end) = awake.end_ms(wake).filter(|end| *end < now_ms) else { return false };
             at = end.max(at + 1);
         }
         true

@@ -190,7 +190,7 @@ fn activation_shares_power_between_datasets_and_gears_come_whole() {
 /// A power client that was away wakes no node: the nodes that were then taken for dead must come back when there is
 /// power.
 #[test]
-fn who_does_not_answer_is_on_where_that_costs_nobody_anything() {
+fn a_silent_node_is_on_if_that_takes_no_power_from_others() {
     for policy in PolicyKind::ALL {
         let mut case = Case::of(9, NodePower::REFERENCE, 1.0).with_chain(ChainShape::EqualWork, 2, 3);
         case.dead = [3, 4].map(NodeId::new).into();
@@ -208,14 +208,14 @@ fn who_does_not_answer_is_on_where_that_costs_nobody_anything() {
 }
 
 #[test]
-fn always_on_switches_nobody_off_who_does_not_answer() {
+fn always_on_switches_no_silent_node_off() {
     let mut case = Case::blinkfs(0.3);
     case.dead = [3, 4].map(NodeId::new).into();
     assert_eq!(on(&case.plan(PolicyKind::AlwaysOn)), (1..=9).collect::<Vec<_>>());
 }
 
 #[test]
-fn who_is_late_keeps_its_turns_where_nodes_blink() {
+fn a_late_node_keeps_its_turns_where_nodes_blink() {
     use PolicyKind::{BlinkCircular, BlinkStaggered, BlinkSynchronous, LoadProportional};
     for policy in [BlinkCircular, BlinkStaggered, BlinkSynchronous, LoadProportional] {
         let mut case = Case::blinkfs(0.3);
@@ -230,7 +230,7 @@ fn who_is_late_keeps_its_turns_where_nodes_blink() {
 }
 
 #[test]
-fn tide_has_who_is_late_take_turns_with_those_that_hold_everything() {
+fn tide_gives_late_nodes_turns_with_the_cover() {
     let mut case = Case::of(9, NodePower::REFERENCE, 0.2).with_chain(ChainShape::EqualWork, 2, 3);
     case.dead = [1].map(NodeId::new).into();
     case.late = case.dead.clone();
@@ -241,7 +241,7 @@ fn tide_has_who_is_late_take_turns_with_those_that_hold_everything() {
 }
 
 #[test]
-fn one_nodes_watts_are_set_aside_for_who_is_late() {
+fn one_nodes_watts_are_set_aside_for_late_nodes() {
     // Power for five nodes, with a cover of two.
     let mut case = Case::of(9, NodePower::REFERENCE, 0.58).with_chain(ChainShape::EqualWork, 2, 3);
     for policy in [PolicyKind::Activation, PolicyKind::Tide] {
@@ -305,7 +305,7 @@ fn a_dead_primary_wakes_its_recovery_group() {
 }
 
 #[test]
-fn tide_gears_down_and_then_blinks_what_holds_everything() {
+fn tide_gears_down_and_then_blinks_the_cover() {
     let chained = |share| Case::blinkfs(share).with_chain(ChainShape::EqualWork, 2, 3);
     assert_eq!(on(&chained(0.5).plan(PolicyKind::Tide)), [1, 2, 3, 4]);
     let plan = chained(0.2).plan(PolicyKind::Tide);
@@ -367,7 +367,7 @@ fn less_battery_is_less_stagger_and_none_is_within_the_budget() {
 }
 
 #[test]
-fn rotational_disks_are_not_blinked_unless_somebody_insists() {
+fn rotational_disks_are_not_blinked_unless_the_operator_insists() {
     let spinning = NodePower { rotational_disks: 2, ..NodePower::REFERENCE };
     let mut case = Case::of(9, spinning, 0.5).with_chain(ChainShape::EqualWork, 2, 3);
     let refusal = case.try_plan(PolicyKind::BlinkCircular, None).unwrap_err();
@@ -489,7 +489,7 @@ proptest! {
     }
 
     #[test]
-    fn what_blinks_as_a_mean_keeps_it_and_the_battery_carries_the_rest(case in cases()) {
+    fn policies_with_a_mean_budget_keep_it_and_the_battery_carries_the_rest(case in cases()) {
         use PolicyKind::{BlinkStaggered, BlinkSynchronous, LoadProportional};
         for policy in [BlinkStaggered, BlinkSynchronous, LoadProportional] {
             let plan = case.plan(policy);
@@ -531,7 +531,7 @@ proptest! {
     }
 
     #[test]
-    fn node_seconds_are_what_the_power_pays_for(count in 2_u32..30, share in 0.0_f64..1.0) {
+    fn node_seconds_match_the_power(count in 2_u32..30, share in 0.0_f64..1.0) {
         let case = Case::of(count, NodePower::REFERENCE, share);
         let headroom = (case.budget() - case.hardware.asleep_watts()).max(0.0);
         let paid = |plan: &PowerPlan| headroom / 24.0 * plan.interval_ms as f64;

@@ -60,7 +60,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_often_is_there_and_nothing_is_counted_too_often(reads in proptest::collection::vec(0_u64..12, 0..300), most in 1_usize..8) {
+        fn blocks_read_often_are_there_and_no_count_is_too_high(reads in proptest::collection::vec(0_u64..12, 0..300), most in 1_usize..8) {
             let mut tally = Tally::new(most);
             let mut exact: BTreeMap<MetablockId, u32> = BTreeMap::new();
             for block in &reads {

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_who_know_nothing_share_primaries_and_others_evenly() {
+    fn readers_without_knowledge_share_primaries_and_others_evenly() {
         for (active, most) in [(5, 1.25), (15, 1.5), (25, 1.65)] {
             for seed in 0..8 {
                 let (by_lot, balanced) = (crowding(active, seed, false), crowding(active, seed, true));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_ago_is_forgotten() {
+    fn old_reads_are_forgotten() {
         let mut balance = LearnedBalance::default();
         (0..3).for_each(|_| balance.count([1, 2], 1));
         (0..4 * MEMORY).for_each(|_| balance.count([2, 3], 3));

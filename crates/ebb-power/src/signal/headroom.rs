@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_background_gets_what_is_left() {
+    fn the_background_gets_the_rest() {
         let foreground = Trace::parse("f", "seconds,watts\n0,100\n60,990\n120,1200\n").unwrap();
         let headroom = Headroom::new(1_000.0, foreground).unwrap();
         assert_eq!([0.0, 60.0, 120.0].map(|at| headroom.watts_at(at, End::Hold)), [900.0, 10.0, 0.0]);

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_and_nonsense_are_told_apart() {
+    fn refusals_and_nonsense_have_different_errors() {
         let kind = |line: &str| listed(&[line]).unwrap_err().kind();
         assert_eq!(kind("ERR UNKNOWN-UPS"), ErrorKind::NotFound);
         assert_eq!(kind("ERR ACCESS-DENIED"), ErrorKind::AccessDenied);

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_refused_with_its_line() {
+    fn an_error_is_refused_with_its_line() {
         assert!(refusal("seconds,watts\n0,5\n1,-3\n").contains("t.csv, line 3: watts of -3"));
         assert!(refusal("seconds,watts\n0,5\n# note\n1,x\n").contains("line 4: watts \"x\""));
         assert!(refusal("seconds,watts\n0,5\n1,NaN\n").contains("line 3"));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Allocate, Client, Handle};
+use ebb_client::{Allocate, Client, Handle, IfLocked, Lock, LockKind, LockSort};
 use ebb_runtime::virt::World;
 use ebb_types::{ErrorKind, InodeId};
 use ebb_wire::pb;
@@ -116,8 +116,8 @@ async fn lose_locks(cluster: Cluster) {
         runtime.spawn("keep busy", keep_busy(cluster.world.clone(), sharer.clone()));
     }
     let (cut, next) = (&sharers[0], &sharers[1]);
-    let lock = |owner| pb::FileLock { kind: 2, flock: true, owner, start: 0, end: u64::MAX, pid: 1, session: 0 };
-    cut.0.set_lock(inode, lock(1), true).await.unwrap();
+    let lock = |owner| Lock { kind: LockKind::Exclusive, pid: Some(1), ..Lock::release_all(owner, LockSort::Flock) };
+    cut.0.set_lock(inode, lock(1), IfLocked::Wait).await.unwrap();
     cut.0.write(cut.1, 0, number(1)).await.unwrap();
     cut.0.fsync(cut.1).await.unwrap();
     let session = cut.0.session();
@@ -127,7 +127,7 @@ async fn lose_locks(cluster: Cluster) {
     let runtime = cluster.world.process("c0").runtime();
     let late = runtime.spawn("late", async move { client.write(handle, 0, number(2)).await });
     let before = next.0.metrics();
-    next.0.set_lock(inode, lock(2), true).await.unwrap();
+    next.0.set_lock(inode, lock(2), IfLocked::Wait).await.unwrap();
     assert_eq!(read_number(next, 0).await, 1, "the write is still on its way");
 
     cluster.let_in("c0");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client};
+use ebb_client::{Access, Client, NewFile};
 use ebb_types::{CHUNK_SIZE, Credentials, ErrorKind, InodeId, Result};
 use ebb_wire::pb;
 
@@ -21,7 +21,7 @@ fn content() -> Bytes {
 /// A file on all three nodes; its inode, and the record of its one metablock.
 async fn make(client: &Client) -> (InodeId, pb::Metablock) {
     let (root, access) = (Credentials::root(), Access::ReadWrite);
-    let made = client.create(&root, InodeId::ROOT, b"f", 0o644, 0, true, access, Vec::new()).await.unwrap();
+    let made = client.create(&root, NewFile::exclusive(InodeId::ROOT, b"f", access)).await.unwrap();
     client.write(made.0, 0, content()).await.unwrap();
     client.fsync(made.0).await.unwrap();
     client.close(made.0).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ebb_client::Access;
+use ebb_client::{Access, NewFile};
 use ebb_types::{Credentials, InodeId};
 use ebb_wire::pb;
 use ebb_wire::pb::shared_op::{self, Op};
@@ -21,7 +21,7 @@ fn a_file_that_cannot_be_given_back_holds_up_no_other() {
         take_turns(&sharers).await;
         let (one, two) = (&sharers[0], &sharers[1]);
         let (root, access) = (Credentials::root(), Access::ReadWrite);
-        let made = one.0.create(&root, InodeId::ROOT, b"other", 0o644, 0, true, access, Vec::new()).await;
+        let made = one.0.create(&root, NewFile::exclusive(InodeId::ROOT, b"other", access)).await;
         let (handle, attr, _) = made.unwrap();
         one.0.write(handle, 0, number(1)).await.unwrap();
         one.0.fsync(handle).await.unwrap();

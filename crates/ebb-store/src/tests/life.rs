@@ -23,7 +23,7 @@ fn a_volume_knows_its_owner() {
             error.to_string(),
             "/data/v1 is a volume of cluster c7, not of c8: give this node another directory, or that cluster this one"
         );
-        let foreign = crate::VolumeOptions { node: NodeId::new(4), ..rig.options.clone() };
+        let foreign = crate::VolumeOptions { node: Some(NodeId::new(4)), ..rig.options.clone() };
         let error = Volume::open(&rig.runtime, &rig.root, foreign).await.unwrap_err();
         assert_eq!(
             error.to_string(),

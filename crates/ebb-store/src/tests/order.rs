@@ -78,7 +78,7 @@ fn promises_fence_and_survive_a_crash() {
 }
 
 #[test]
-fn absence_is_told_only_by_the_recorded_incarnation() {
+fn only_the_recorded_incarnation_reports_absence() {
     in_world(3, |rig| async move {
         let volume = rig.open().await.unwrap();
         let other = Incarnation::new(volume.label().incarnation.raw() ^ 1);

@@ -118,7 +118,7 @@ fn a_source_that_moves_on_is_copied_again() {
 }
 
 #[test]
-fn a_failed_copy_leaves_what_was_there() {
+fn a_failed_copy_leaves_the_old_replica() {
     in_world(3, |mut rig| async move {
         let (source, volume) = two_volumes(&rig).await;
         let damaged = Source { damage_from: 1, ..Source::new(&source) };

@@ -16,7 +16,7 @@ pub(super) fn options() -> VolumeOptions {
         segment_bytes: 256 << 10,
         checkpoint_bytes: 1 << 20,
         gap_wait: Duration::from_millis(200),
-        ..VolumeOptions::new(ClusterId::new(7), NodeId::new(3))
+        ..VolumeOptions::new(ClusterId::new(7), Some(NodeId::new(3)))
     }
 }
 

@@ -220,7 +220,7 @@ fn deletions_and_checkpoints_work_on_a_disk_without_a_free_byte() {
 /// their own, but are refused, too, once there is no memory left. Acknowledged bytes can be read, and are put in place
 /// later.
 #[test]
-fn who_writes_is_told_soon_that_bytes_wait_for_room() {
+fn a_writer_soon_gets_an_error_while_bytes_wait_for_room() {
     in_world(9, |mut rig| async move {
         rig.options.unplaced_bytes_max = 256 << 10;
         let process = rig.virt_process().clone();

@@ -44,7 +44,7 @@ async fn read(shared: &SharedReplica) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn what_is_synced_lies_in_the_file_and_every_change_is_told() {
+fn synced_bytes_lie_in_the_file_and_every_change_revokes_it() {
     for reality in [false, true] {
         let body = |rig: super::rig::Rig| async move {
             let volume = rig.open().await.unwrap();
@@ -89,7 +89,7 @@ fn what_is_synced_lies_in_the_file_and_every_change_is_told() {
 }
 
 #[test]
-fn who_was_not_told_read_one_version_whole() {
+fn a_reader_without_revocation_has_read_one_version_whole() {
     for seed in 0..20 {
         in_world(seed, |rig| async move {
             let volume = rig.open().await.unwrap();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use ebb_cli::path::{EbbPath, os};
-use ebb_client::{Access, Client, Handle, SetAttr, SetTime};
+use ebb_client::{Access, Client, Handle, IfExists, NewFile, NewName, SetAttr, SetTime};
 use ebb_types::{Credentials, Error, FileKind, HostName, InodeId, Result, WallTime, bail, err};
 use ebb_wire::pb;
 use indicatif::ProgressBar;
@@ -72,7 +72,7 @@ impl Session {
 
     async fn put_stdin(&self, target: &EbbPath, hosts: &[HostName]) -> Result<()> {
         let (parent, name) = self.parent(target).await?;
-        let (handle, ..) = create(&self.client, &self.credentials, parent, name, 0o666, hosts.to_vec()).await?;
+        let (handle, ..) = create(&self.client, &self.credentials, parent, name, 0o666, hosts).await?;
         let done = copy_in(&self.client, handle, &mut std::io::stdin().lock(), &ProgressBar::hidden()).await;
         finish(&self.client, handle, done).await.map_err(|error| error.context(target))
     }
@@ -241,7 +241,7 @@ impl Session {
             bail!(Invalid, "{source} and {target} are the same file");
         }
         let (input, _) = self.client.open(&self.credentials, InodeId::new(attr.inode), Access::Read).await?;
-        let opened = create(&self.client, &self.credentials, parent, name, attr.mode & 0o777, Vec::new()).await;
+        let opened = create(&self.client, &self.credentials, parent, name, attr.mode & 0o777, &[]).await;
         let (output, ..) = match opened {
             Ok(opened) => opened,
             Err(error) => {
@@ -275,10 +275,11 @@ async fn create(
     parent: InodeId,
     name: &[u8],
     mode: u32,
-    hosts: Vec<HostName>,
+    hosts: &[HostName],
 ) -> Result<(Handle, pb::Attr)> {
-    let (handle, attr, created) =
-        client.create(credentials, parent, name, mode, umask(), false, Access::Write, hosts).await?;
+    let name = NewName { parent, name, mode, umask: umask() };
+    let new = NewFile { name, if_exists: IfExists::Open, access: Access::Write, hosts };
+    let (handle, attr, created) = client.create(credentials, new).await?;
     if !created && attr.size > 0 {
         let set = SetAttr { size: Some(0), by_handle: true, ..SetAttr::default() };
         if let Err(error) = client.set_attr(credentials, InodeId::new(attr.inode), set).await {
@@ -303,7 +304,7 @@ async fn put_file(client: &Client, credentials: &Credentials, job: &PutJob, bar:
     let mut input = File::open(&job.source).map_err(|error| err!(Io, "{error}"))?;
     let metadata = input.metadata().map_err(|error| err!(Io, "{error}"))?;
     let (handle, attr) =
-        create(client, credentials, job.parent, &job.name, metadata.mode() & 0o777, job.hosts.clone()).await?;
+        create(client, credentials, job.parent, &job.name, metadata.mode() & 0o777, &job.hosts).await?;
     let mut done = copy_in(client, handle, &mut input, bar).await;
     if done.is_ok() {
         let mtime = WallTime(metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec());

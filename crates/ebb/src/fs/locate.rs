@@ -8,6 +8,7 @@ use ebb_cli::output::{Table, print_line};
 use ebb_cli::path::EbbPath;
 use ebb_types::{FileKind, Result, bail, err};
 use ebb_wire::pb;
+use ebb_wire::pb::explain_copies::What;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -16,7 +17,7 @@ use crate::node::copy_state;
 
 /// Why the copies of each metablock move, or do not.
 async fn explained(cluster: &ClusterDir, inode: u64) -> Result<BTreeMap<u64, (&'static str, String)>> {
-    let reply = admin::master(cluster)?.call(&pb::ExplainCopies { inode, node: 0 }, admin::ASK).await?;
+    let reply = admin::master(cluster)?.call(&pb::ExplainCopies { what: Some(What::Inode(inode)) }, admin::ASK).await?;
     let sets = reply.sets.into_iter().map(|set| (set.metablock, (copy_state(set.state()), set.why)));
     Ok(sets.collect())
 }

@@ -1,6 +1,7 @@
 //! Listing directories and trees.
 
 use ebb_cli::path::EbbPath;
+use ebb_client::EntryDetail;
 use ebb_types::{FileKind, InodeId, Result};
 use ebb_wire::pb;
 
@@ -12,10 +13,11 @@ const BATCH: u32 = 1000;
 /// All entries of a directory, with attributes.
 pub async fn entries(session: &Session, directory: InodeId) -> Result<Vec<pb::DirEntry>> {
     let mut all = Vec::new();
-    let mut cookie = 0;
+    let mut after = None;
     loop {
-        let (batch, end) = session.client.read_dir(&session.credentials, directory, cookie, BATCH, true).await?;
-        cookie = batch.last().map_or(cookie, |entry| entry.cookie);
+        let (batch, end) =
+            session.client.read_dir(&session.credentials, directory, after, BATCH, EntryDetail::Attributes).await?;
+        after = batch.last().map(|entry| entry.cookie).or(after);
         all.extend(batch);
         if end {
             return Ok(all);

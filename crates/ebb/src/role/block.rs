@@ -7,7 +7,7 @@ use ebb_block::{BlockOptions, BlockServer};
 use ebb_cli::Context;
 use ebb_cli::process::ProcessFile;
 use ebb_runtime::Runtime;
-use ebb_types::{HostName, NodeId, RackName, Result};
+use ebb_types::{HostName, RackName, Result};
 
 use super::wait_for_end;
 
@@ -48,15 +48,18 @@ pub async fn run(context: &Context, args: BlockArgs) -> Result<()> {
     file.rack = args.rack;
     file.address = server.address().to_owned();
     let registered = async {
-        while server.node() == NodeId::new(0) {
+        loop {
+            if let Some(node) = server.node() {
+                return node;
+            }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
     let signal = tokio::select! {
         biased;
         signal = wait_for_end() => signal?,
-        () = registered => {
-            file.node = Some(server.node().to_string());
+        node = registered => {
+            file.node = Some(node.to_string());
             let _registration = file.write(&cluster)?;
             wait_for_end().await?
         }

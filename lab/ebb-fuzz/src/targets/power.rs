@@ -32,10 +32,10 @@ pub(super) const PLAN: Target = Target {
         let _ = timetable.accept(plan.clone(), 0);
         for at_ms in [0, plan.start_ms, plan.start_ms.saturating_add(plan.interval_ms), u64::MAX >> 11] {
             let other = plan.nodes.keys().last().copied().unwrap_or_default();
-            let _ = (plan.is_awake(first, at_ms), plan.awake_left_ms(first, at_ms), plan.next_wake_ms(first, at_ms));
+            let _ = (plan.is_awake(first, at_ms), plan.awake_for(first, at_ms), plan.next_wake_ms(first, at_ms));
             let _ = (plan.next_switch(first, at_ms), plan.next_state_ms(first, at_ms));
             let _ = (plan.next_meeting(first, other, at_ms, 10), timetable.next_action(first, at_ms));
-            let _ = (timetable.awake_left_ms(first, at_ms), timetable.next_switch(first, at_ms));
+            let _ = (timetable.awake_for(first, at_ms), timetable.next_switch(first, at_ms));
         }
         true
     },

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_line_is_read_and_what_it_cannot_tell_is_no_number() {
+    fn its_line_is_read_and_a_missing_measurement_is_no_number() {
         let line = |get: &str, seeks: &str| {
             format!(
                 "note\n1.98,2.00a,small,1,1795409143,64M,,2000,1,,,83319,24,76551,18,,,{get},3,{seeks},9,,,,,,,,,,,,,,,,,,,\

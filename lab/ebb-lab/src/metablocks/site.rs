@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ebb_cli::admin;
 use ebb_cli::directory::ClusterDir;
-use ebb_client::{Access, Client, ClientOptions};
+use ebb_client::{Access, Client, ClientOptions, NewFile, NewName};
 use ebb_figures::metablocks::{SETTINGS, Setting};
 use ebb_runtime::Runtime;
 use ebb_types::{Credentials, ErrorKind, HostName, InodeId, Prefetch, Result, bail, err};
@@ -62,7 +62,9 @@ impl Site {
         let runtime = Runtime::real();
         let client = admin::client(&cluster, &HostName::new(HOST), "lab").await?;
         let root = Credentials::root();
-        let made = client.make_dir(&root, InodeId::ROOT, DIRECTORY.as_bytes(), 0o755, 0).await;
+        let made = client
+            .make_dir(&root, NewName { parent: InodeId::ROOT, name: DIRECTORY.as_bytes(), mode: 0o755, umask: 0 })
+            .await;
         let made = made.map_err(|error| match error.kind() {
             ErrorKind::Exists => err!(Exists, "/{DIRECTORY} is there from an earlier run: ebb fs rm -r /{DIRECTORY}"),
             _ => error,
@@ -130,7 +132,7 @@ impl Site {
         let set = SetDataset { dataset, prefetch: Some(prefetch.to_raw()), ..Default::default() };
         self.client.meta(&root, Op::SetDataset(set)).await?;
         let writer = self.client(|_| ()).await?;
-        let created = writer.create(&root, directory, b"text", 0o644, 0, true, Access::Write, Vec::new());
+        let created = writer.create(&root, NewFile::exclusive(directory, b"text", Access::Write));
         let (handle, attr, _) = created.await?;
         let mut at = 0;
         while at < self.text.size {

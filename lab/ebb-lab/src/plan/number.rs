@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_refused_names_the_nearest() {
+    fn a_refusal_names_the_nearest() {
         let count = whole::<u32>(1, 1000);
         assert_eq!((count("1"), count("1000"), count("1e3")), (Ok(1), Ok(1000), Ok(1000)));
         for (text, nearest) in

@@ -60,7 +60,7 @@ fn answers_go_out_as_table_csv_and_figure() {
 }
 
 #[test]
-fn months_sharing_failures_and_overheads_are_told() {
+fn months_sharing_failures_and_overheads_are_reported() {
     let lab = Lab::new();
     let power = ["plan", "power", "--nodes", "9", "--signal", "oscillation:40", "--price", "0.12"];
     let month = lab.json(&power);
@@ -93,7 +93,7 @@ fn months_sharing_failures_and_overheads_are_told() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_the_nearest_that_can() {
+fn an_impossible_value_is_refused_with_the_nearest_possible_one() {
     let lab = Lab::new();
     for (arguments, nearest) in [
         (vec!["layout", "--nodes", "10", "--primaries", "5", "--replicas", "3"], "is 3"),

@@ -86,7 +86,7 @@ fn applications_come_from_a_file() {
 }
 
 #[test]
-fn people_see_what_was_assumed_and_csv_and_a_figure_can_be_had() {
+fn people_see_the_assumptions_and_csv_and_a_figure_are_written() {
     let lab = Lab::new();
     let base = ["plan", "lsn", "--study", "5-node", "--apps", "grep,small", "--lsn-disks", "2,4", "--runs", "1"];
     let text = lab.ok(&base);
@@ -102,7 +102,7 @@ fn people_see_what_was_assumed_and_csv_and_a_figure_can_be_had() {
 }
 
 #[test]
-fn reading_back_is_told() {
+fn reading_back_is_reported() {
     let rows = ask(&["--readback", "--runs", "1"]);
     assert_eq!(rows.as_array().unwrap().len(), 12);
     assert!(rows.as_array().unwrap().iter().all(|row| row["normalized_time"].as_f64().unwrap() < 1.5), "{rows}");

@@ -20,7 +20,7 @@ fn a_soak_goes_on_until_its_time_is_over() {
 }
 
 #[test]
-fn ctrl_c_ends_a_soak_with_what_it_found() {
+fn ctrl_c_ends_a_soak_with_its_results() {
     let lab = Lab::new();
     let mut command = lab.command(&["soak", "--time", "8h", "--first", "0"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();

@@ -38,7 +38,7 @@ fn optimal_loads(placement: &Placement, active: &[bool]) -> Option<Vec<u64>> {
 }
 
 #[test]
-fn every_layout_lays_what_its_targets_say() {
+fn every_layout_meets_its_targets() {
     for (layout, nodes, primaries, gear) in [
         (Layout::Simple, 40, 5, 1),
         (Layout::EqualWork, 41, 5, 1),
@@ -196,7 +196,7 @@ fn online(layout: Layout, nodes: u32, primaries: u32, replicas: u32, gear_size: 
 }
 
 #[test]
-fn what_is_placed_online_can_be_read_evenly_by_any_first_nodes() {
+fn blocks_placed_online_can_be_read_evenly_by_any_first_nodes() {
     for (layout, nodes, primaries, replicas, gear, blocks) in [
         (Layout::EqualWork, 41, 5, 3, 1, 2_000_u64),
         (Layout::EqualWork, 9, 2, 2, 1, 2_000),

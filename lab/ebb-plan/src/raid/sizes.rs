@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_distribution_is_within_what_the_paper_tells() {
+    fn the_default_distribution_agrees_with_the_paper() {
         let sizes = Lognormal::DISKREDUCE.files(200_000).unwrap();
         let files = sizes.files() as f64;
         let mean = sizes.bytes() as f64 / files;

@@ -2,7 +2,7 @@ use super::*;
 use crate::measure::Serial;
 
 #[test]
-fn the_studies_say_what_the_paper_says() {
+fn the_studies_agree_with_the_paper() {
     let claims = all(&Serial, &[1, 2, 3]).unwrap();
     for claim in &claims {
         eprintln!(

@@ -3,7 +3,7 @@ use crate::app::App;
 use crate::study::Study;
 
 #[test]
-fn what_cannot_be_is_refused_with_the_nearest_that_can() {
+fn an_impossible_value_is_refused_with_the_nearest_possible_one() {
     let base = Study::by_name("20-node").unwrap().cluster;
     base.check().unwrap();
     let cases: [(Cluster, &str, &str); 9] = [

@@ -41,7 +41,7 @@ fn a_looser_wish_never_costs_more() {
 }
 
 #[test]
-fn a_wish_that_cannot_be_granted_is_told_the_nearest_that_can() {
+fn an_impossible_wish_is_refused_with_the_nearest_possible_one() {
     let cluster = Study::by_name("5-node").unwrap().cluster;
     let narrow = Wish { links: vec![0.1], ..wish(0.05) };
     let error = advise(&Serial, &cluster, &apps(), &[1], &narrow).unwrap_err().to_string();

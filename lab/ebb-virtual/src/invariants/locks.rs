@@ -4,12 +4,13 @@
 //! cannot be believed in any more. A lock may move on only after that. Clients that freeze or are cut off with a lock
 //! in hand test this.
 
+use ebb_client::{IfLocked, Lock, LockKind, LockSort};
 use ebb_types::ErrorKind;
 
 use super::Violation;
 use crate::files::Files;
 use crate::history::History;
-use crate::locks::{Hold, Lock, LockMode};
+use crate::locks::{Hold, exclude_each_other};
 use crate::workload::{LOGS, PLACED, name};
 
 /// Finds holds that exclude each other and overlap.
@@ -20,7 +21,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (index, one) in holds.iter().enumerate() {
         let meanwhile = holds[index + 1..].iter().take_while(|other| other.from < one.until);
-        for other in meanwhile.filter(|other| other.file == one.file && other.lock.excludes(&one.lock)) {
+        for other in meanwhile.filter(|other| other.file == one.file && exclude_each_other(&other.lock, &one.lock)) {
             let detail = format!(
                 "file {}: client {} had {:?} from {} to {}, and client {} had {:?} from {} to {}",
                 one.file, one.client, one.lock, one.from, one.until, other.client, other.lock, other.from, other.until
@@ -35,12 +36,11 @@ pub fn check(history: &History) -> Vec<Violation> {
 pub async fn check_rest(files: &dyn Files) -> ebb_types::Result<Vec<Violation>> {
     let mut violations = Vec::new();
     for file in 0..PLACED + LOGS {
-        for flock in [false, true] {
-            let all = Lock { owner: 1, mode: LockMode::Exclusive, flock, start: 0, end: u64::MAX };
-            match files.lock(&name(file), all, false).await {
+        for sort in [LockSort::Fcntl, LockSort::Flock] {
+            let all = Lock { kind: LockKind::Exclusive, pid: Some(1), ..Lock::release_all(1, sort) };
+            match files.lock(&name(file), all, IfLocked::Fail).await {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let detail =
-                        format!("file {file}: at rest there still is a holder of a lock (flock: {flock}): {error}");
+                    let detail = format!("file {file}: at rest a lock of {sort:?} is still held: {error}");
                     violations.push(Violation::new("locks", detail));
                 }
                 done => done?,
@@ -55,8 +55,8 @@ mod tests {
     use super::*;
     use crate::history::Time;
 
-    fn hold(owner: u64, mode: LockMode, start: u64, from: Time, until: Time) -> Hold {
-        let lock = Lock { owner, mode, flock: false, start, end: start + 9 };
+    fn hold(owner: u64, kind: LockKind, start: u64, from: Time, until: Time) -> Hold {
+        let lock = Lock { kind, sort: LockSort::Fcntl, owner, start, end: Some(start + 9), pid: None };
         Hold { client: owner as usize, file: 0, lock, from, until }
     }
 
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn only_what_excludes_each_other_may_not_overlap() {
-        use LockMode::{Exclusive, Shared};
+        use LockKind::{Exclusive, Shared};
         let first = hold(1, Exclusive, 0, 10, 20);
         assert_eq!(count(&[first, hold(2, Exclusive, 5, 15, 16)]), 1);
         assert_eq!(count(&[hold(2, Shared, 5, 15, 30), first]), 1, "in any order");

@@ -6,11 +6,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client, Handle};
+use ebb_client::{Access, Client, EntryDetail, Handle, NewFile, NewName, Rename, RenameMode};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::Dice;
 use ebb_types::{Credentials, ErrorKind, InodeId, Result, err};
-use ebb_wire::pb::meta_op::Rename;
 
 use super::{Answer, File, Name, Operation, Record};
 use crate::workload::Board;
@@ -47,8 +46,9 @@ impl Names {
     /// The directory is made in this one if it is not there.
     pub async fn new(board: Board, number: usize, client: Client, runtime: Runtime, above: &str) -> Result<Self> {
         let root = Credentials::root();
-        let above = InodeId::new(client.resolve(&root, above.as_bytes(), true).await?.inode);
-        let made = match client.make_dir(&root, above, DIRECTORY, 0o755, 0).await {
+        let above = InodeId::new(client.resolve(&root, above.as_bytes()).await?.inode);
+        let made = match client.make_dir(&root, NewName { parent: above, name: DIRECTORY, mode: 0o755, umask: 0 }).await
+        {
             Err(error) if error.kind() == ErrorKind::Exists => client.lookup(&root, above, DIRECTORY).await?,
             made => made?,
         };
@@ -82,14 +82,22 @@ impl Names {
                 self.record_operation(Operation::Unlink(one), unlinked).await;
             }
             88..92 => {
-                self.record_operation(Operation::Move(one, other), self.rename(&text(one), other, false, false)).await
+                self.record_operation(Operation::Move(one, other), self.rename(&text(one), other, RenameMode::Replace))
+                    .await
             }
             92..96 => {
-                self.record_operation(Operation::MoveNew(one, other), self.rename(&text(one), other, true, false)).await
+                self.record_operation(
+                    Operation::MoveNew(one, other),
+                    self.rename(&text(one), other, RenameMode::NoReplace),
+                )
+                .await
             }
             _ => {
-                self.record_operation(Operation::Exchange(one, other), self.rename(&text(one), other, false, true))
-                    .await
+                self.record_operation(
+                    Operation::Exchange(one, other),
+                    self.rename(&text(one), other, RenameMode::Exchange),
+                )
+                .await
             }
         }
     }
@@ -138,10 +146,11 @@ impl Names {
     }
 
     async fn listed(&self) -> Result<BTreeSet<Vec<u8>>> {
-        let (mut names, mut cookie) = (BTreeSet::new(), 0);
+        let (mut names, mut after) = (BTreeSet::new(), None);
         loop {
-            let (entries, is_end) = self.client.read_dir(&root(), self.directory, cookie, PAGE, false).await?;
-            cookie = entries.last().map_or(cookie, |entry| entry.cookie);
+            let (entries, is_end) =
+                self.client.read_dir(&root(), self.directory, after, PAGE, EntryDetail::Names).await?;
+            after = entries.last().map(|entry| entry.cookie).or(after);
             let is_last = is_end || entries.is_empty();
             names.extend(entries.into_iter().map(|entry| entry.name));
             if is_last {
@@ -202,7 +211,7 @@ impl Names {
 
     async fn fill(&self, name: &[u8], file: File) -> Result<InodeId> {
         let root = root();
-        let made = self.client.create(&root, self.directory, name, 0o644, 0, true, Access::Write, Vec::new());
+        let made = self.client.create(&root, NewFile::exclusive(self.directory, name, Access::Write));
         let (handle, attr, _) = made.await?;
         let filled = match self.client.write(handle, 0, contents(file)).await {
             Ok(()) => self.client.fsync(handle).await,
@@ -216,7 +225,7 @@ impl Names {
         // A file that was made in part under a name of its own disturbs no other.
         let Ok((_, temporary, file)) = self.temporary().await else { return };
         self.runtime.sleep(dice.span(STEP_MAX)).await;
-        self.record_operation(Operation::Put(name, file), self.rename(&temporary, name, false, false)).await;
+        self.record_operation(Operation::Put(name, file), self.rename(&temporary, name, RenameMode::Replace)).await;
     }
 
     /// By link, by a rename that does not replace, or by O_EXCL.
@@ -227,8 +236,7 @@ impl Names {
             let mut made = None;
             let making = async {
                 let (root, text) = (root(), text(name));
-                let making =
-                    self.client.create(&root, self.directory, &text, 0o644, 0, true, Access::Write, Vec::new());
+                let making = self.client.create(&root, NewFile::exclusive(self.directory, &text, Access::Write));
                 made = Some(making.await?.0);
                 Ok(Answer::Done)
             };
@@ -243,7 +251,8 @@ impl Names {
         }
         let Ok((inode, temporary, file)) = self.temporary().await else { return };
         if way == 1 {
-            self.record_operation(Operation::PutNew(name, file), self.rename(&temporary, name, true, false)).await;
+            self.record_operation(Operation::PutNew(name, file), self.rename(&temporary, name, RenameMode::NoReplace))
+                .await;
             return;
         }
         let linking = async { self.client.link(&root(), inode, self.directory, &text(name)).await.map(done) };
@@ -252,14 +261,14 @@ impl Names {
         let _ = self.client.unlink(&root(), self.directory, &temporary).await;
     }
 
-    async fn rename(&self, source: &[u8], target: Name, no_replace: bool, exchange: bool) -> Result<Answer> {
+    async fn rename(&self, source: &[u8], target: Name, mode: RenameMode) -> Result<Answer> {
+        let target = text(target);
         let rename = Rename {
-            source_parent: self.directory.raw(),
-            source_name: source.to_vec(),
-            target_parent: self.directory.raw(),
-            target_name: text(target),
-            no_replace,
-            exchange,
+            source_parent: self.directory,
+            source_name: source,
+            target_parent: self.directory,
+            target_name: &target,
+            mode,
         };
         self.client.rename(&root(), rename).await.map(done)
     }

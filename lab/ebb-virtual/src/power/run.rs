@@ -46,7 +46,7 @@ const READ_MAX: Duration = Duration::from_secs(90);
 const SLACK: Duration = Duration::from_millis(400);
 
 /// Blocks of the files are small, and so are the limits of an overload.
-const OVERLOADED: OverloadRule = OverloadRule { ahead_bytes: 128 << 10, ahead_metablocks: 2, away_max: 2048 };
+const OVERLOADED: OverloadRule = OverloadRule { ahead_bytes: Some(128 << 10), ahead_metablocks: 2, away_max: 2048 };
 
 #[derive(Clone, Copy)]
 enum Program {
@@ -522,9 +522,8 @@ impl Scene {
         let failed = |error: ebb_types::Error| Violation::new("healthy", format!("at rest: {error}"));
         let reader = self.connect("level-reader").await?;
         for file in 0..FILES {
-            let inode = reader
-                .resolve(&ebb_types::Credentials::root(), format!("{}/f{file}", self.path).as_bytes(), true)
-                .await;
+            let inode =
+                reader.resolve(&ebb_types::Credentials::root(), format!("{}/f{file}", self.path).as_bytes()).await;
             // An extra copy may go at any time: the promises are about the set.
             let map = reader.locations(InodeId::new(inode.map_err(failed)?.inode)).await.map_err(failed)?;
             let members = map.iter().flat_map(|location| &location.metablock.members);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client, Handle};
+use ebb_client::{Access, Client, Handle, NewFile, NewName};
 use ebb_layout::LayoutKind;
 use ebb_runtime::virt::{Dice, World};
 use ebb_types::{Credentials, InodeId, Result, err};
@@ -87,7 +87,7 @@ pub fn content(value: u32) -> Bytes {
 /// Opens a file by its number.
 pub async fn open(client: &Client, directory: &str, file: usize, access: Access) -> Result<Handle> {
     let path = format!("{directory}/f{file}");
-    let found = client.resolve(&Credentials::root(), path.as_bytes(), true).await?;
+    let found = client.resolve(&Credentials::root(), path.as_bytes()).await?;
     Ok(client.open(&Credentials::root(), InodeId::new(found.inode), access).await?.0)
 }
 
@@ -95,8 +95,7 @@ pub async fn open(client: &Client, directory: &str, file: usize, access: Access)
 pub async fn make(client: &Client, directory: InodeId, file: usize) -> Result<u64> {
     let name = format!("f{file}");
     let credentials = Credentials::root();
-    let made =
-        client.create(&credentials, directory, name.as_bytes(), 0o644, 0, true, Access::ReadWrite, Vec::new()).await?;
+    let made = client.create(&credentials, NewFile::exclusive(directory, name.as_bytes(), Access::ReadWrite)).await?;
     client.close(made.0).await;
     Ok(made.1.inode)
 }
@@ -117,7 +116,7 @@ pub async fn make_chain(client: &Client, nodes: usize) -> Result<InodeId> {
         ..Default::default()
     };
     let root = Credentials::root();
-    let made = client.make_dir(&root, InodeId::ROOT, b"d", 0o755, 0).await?;
+    let made = client.make_dir(&root, NewName { parent: InodeId::ROOT, name: b"d", mode: 0o755, umask: 0 }).await?;
     client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
     Ok(InodeId::new(made.inode))
 }
@@ -140,7 +139,7 @@ pub async fn make_kept(client: &Client, nodes: usize, layout: LayoutKind) -> Res
     let made = client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
     let directory = InodeId::new(made.dataset.unwrap_or_default().root_inode);
     let access = Access::ReadWrite;
-    let made = client.create(&root, directory, b"all", 0o644, 0, true, access, Vec::new()).await?;
+    let made = client.create(&root, NewFile::exclusive(directory, b"all", access)).await?;
     client.close(made.0).await;
     Ok(InodeId::new(made.1.inode))
 }
@@ -212,7 +211,7 @@ pub async fn burst_on(
         // Its name is its own: of one that died some are left.
         let (value, name) = (dice.below(1 << 30) as u32, format!("burst{:x}", dice.below(u64::MAX)));
         let access = Access::ReadWrite;
-        let made = client.create(&root, directory, name.as_bytes(), 0o644, 0, true, access, Vec::new()).await?;
+        let made = client.create(&root, NewFile::exclusive(directory, name.as_bytes(), access)).await?;
         for block in 0..BURST {
             client.write(made.0, u64::from(block) * BYTES as u64, content(value + block)).await?;
         }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client, Handle, SetAttr};
+use ebb_client::{Access, Client, Handle, NewFile, SetAttr};
 use ebb_runtime::virt::Dice;
 use ebb_types::{Credentials, InodeId, Result, err};
 
@@ -182,8 +182,7 @@ fn length(dice: &mut Dice) -> u64 {
 
 async fn make(client: &Client, directory: InodeId, name: &str, data: Bytes) -> Result<(Handle, InodeId)> {
     let (root, access) = (Credentials::root(), Access::ReadWrite);
-    let (handle, attr, _) =
-        client.create(&root, directory, name.as_bytes(), 0o644, 0, true, access, Vec::new()).await?;
+    let (handle, attr, _) = client.create(&root, NewFile::exclusive(directory, name.as_bytes(), access)).await?;
     if !data.is_empty() {
         client.write(handle, 0, data).await?;
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client, Handle};
+use ebb_client::{Access, Client, Handle, NewFile};
 use ebb_power::PolicyKind;
 use ebb_runtime::virt::{DiskOptions, World, WorldOptions};
 use ebb_types::{Credentials, InodeId, Result};
@@ -26,7 +26,7 @@ fn disks(bytes_per_sec: u64) -> WorldOptions {
 
 async fn create(client: &Client, name: &str) -> Result<Handle> {
     let (root, access) = (Credentials::root(), Access::ReadWrite);
-    let made = client.create(&root, InodeId::ROOT, name.as_bytes(), 0o644, 0, true, access, Vec::new()).await;
+    let made = client.create(&root, NewFile::exclusive(InodeId::ROOT, name.as_bytes(), access)).await;
     Ok(made?.0)
 }
 

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client, Handle};
+use ebb_client::{Access, Client, Handle, NewFile};
 use ebb_power::PolicyKind;
 use ebb_runtime::virt::{World, WorldOptions};
 use ebb_types::{Credentials, InodeId, NodeId};
@@ -27,7 +27,7 @@ async fn set_share(client: &Client, percent: u32) {
 async fn make(client: &Client, name: &str, mark: u8) -> InodeId {
     let root = Credentials::root();
     let access = Access::ReadWrite;
-    let made = client.create(&root, InodeId::ROOT, name.as_bytes(), 0o644, 0, true, access, Vec::new()).await.unwrap();
+    let made = client.create(&root, NewFile::exclusive(InodeId::ROOT, name.as_bytes(), access)).await.unwrap();
     client.write(made.0, 0, Bytes::from(vec![mark; BLOCK])).await.unwrap();
     client.fsync(made.0).await.unwrap();
     client.close(made.0).await;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client};
+use ebb_client::{Access, Client, NewFile};
 use ebb_power::PolicyKind;
 use ebb_runtime::virt::{World, WorldOptions};
 use ebb_types::{Credentials, InodeId, NodeId, Result};
@@ -48,8 +48,7 @@ async fn write_blocks(client: &Client, directory: InodeId, numbers: Range<u64>, 
     let mut files = Vec::new();
     for number in numbers {
         let (name, access) = (format!("f{number}"), Access::ReadWrite);
-        let (handle, attr, _) =
-            client.create(&root, directory, name.as_bytes(), 0o644, 0, true, access, Vec::new()).await?;
+        let (handle, attr, _) = client.create(&root, NewFile::exclusive(directory, name.as_bytes(), access)).await?;
         for block in 0..blocks {
             client.write(handle, block * BLOCK as u64, Bytes::from(vec![number as u8; BLOCK])).await?;
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::Access;
+use ebb_client::{Access, NewFile};
 use ebb_fuzz::dice::Dice;
 use ebb_fuzz::mutate;
 use ebb_power::PolicyKind;
@@ -79,8 +79,7 @@ fn services_survive_well_formed_calls_that_mean_harm() {
             let cluster = PowerCluster::start(&world, 3, PolicyKind::AlwaysOn, Duration::from_secs(2)).await.unwrap();
             let client = cluster.connect("friend").await.unwrap();
             let root = Credentials::root();
-            let made =
-                client.create(&root, InodeId::ROOT, b"f", 0o644, 0, true, Access::ReadWrite, Vec::new()).await.unwrap();
+            let made = client.create(&root, NewFile::exclusive(InodeId::ROOT, b"f", Access::ReadWrite)).await.unwrap();
             client.write(made.0, 0, Bytes::from(vec![5; 100_000])).await.unwrap();
             client.fsync(made.0).await.unwrap();
             let status = cluster.cluster_status().await.unwrap();
@@ -137,7 +136,7 @@ async fn call_everything(enemy: &mut Enemy) {
     enemy.send(pb::VouchSessions::default()).await;
     enemy.send(pb::Locate::default()).await;
     enemy.send(pb::DescribeDataset::default()).await;
-    enemy.send(pb::ExplainCopies { inode: 2, node: 0 }).await;
+    enemy.send(pb::ExplainCopies { what: Some(pb::explain_copies::What::Inode(2)) }).await;
     enemy.send(pb::RegisterNode::default()).await;
     enemy.send(pb::ReplicaReport::default()).await;
     enemy.send(pb::Heartbeat::default()).await;

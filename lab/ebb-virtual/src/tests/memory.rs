@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::Allocate;
+use ebb_client::{Allocate, IfLocked, Lock, LockKind};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::Dice;
 use ebb_types::{SessionId, err};
 use parking_lot::Mutex;
 
 use crate::files::{Call, Files, Sitting};
-use crate::locks::{Lock, LockMode};
+use crate::locks::exclude_each_other;
 
 /// A promise that is broken now and then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -237,25 +237,27 @@ impl Files for Memory {
         })
     }
 
-    fn lock<'a>(&'a self, name: &'a str, lock: Lock, wait: bool) -> Call<'a, ()> {
+    fn lock<'a>(&'a self, name: &'a str, lock: Lock, if_locked: IfLocked) -> Call<'a, ()> {
         Box::pin(async move {
             loop {
                 self.pause().await;
                 {
                     let careless = self.strikes(Bug::TwoLocks);
                     let mut store = self.store.lock();
-                    if lock.mode == LockMode::Unlock {
-                        store.locks.retain(|(file, held)| {
-                            file != name || (held.owner, held.flock) != (lock.owner, lock.flock)
-                        });
+                    if lock.kind == LockKind::Unlock {
+                        store
+                            .locks
+                            .retain(|(file, held)| file != name || (held.owner, held.sort) != (lock.owner, lock.sort));
                         return Ok(());
                     }
-                    if careless || !store.locks.iter().any(|(file, held)| file == name && held.excludes(&lock)) {
+                    if careless
+                        || !store.locks.iter().any(|(file, held)| file == name && exclude_each_other(held, &lock))
+                    {
                         store.locks.push((name.to_owned(), lock));
                         return Ok(());
                     }
                 }
-                if !wait {
+                if if_locked == IfLocked::Fail {
                     return Err(err!(WouldBlock, "another owner has {name}"));
                 }
             }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client, Handle};
+use ebb_client::{Access, Client, Handle, NewFile};
 use ebb_power::{Duty, PolicyKind};
 use ebb_runtime::virt::{Process, World, WorldOptions};
 use ebb_types::{Credentials, InodeId, NodeId, PlanVersion};
@@ -21,9 +21,8 @@ async fn write_files(client: &Client) -> Vec<Handle> {
     let mut handles = Vec::new();
     for number in 0..FILES {
         let (name, access) = (format!("f{number}"), Access::ReadWrite);
-        let made = client
-            .create(&Credentials::root(), InodeId::ROOT, name.as_bytes(), 0o644, 0, true, access, Vec::new())
-            .await;
+        let made =
+            client.create(&Credentials::root(), NewFile::exclusive(InodeId::ROOT, name.as_bytes(), access)).await;
         let handle = made.unwrap().0;
         client.write(handle, 0, Bytes::from(vec![number as u8; BLOCK])).await.unwrap();
         client.fsync(handle).await.unwrap();
@@ -46,7 +45,7 @@ async fn read_all(world: &World, client: &Client, files: &[Handle]) -> Duration 
 
 async fn read_file(client: &Client, number: usize) -> Vec<u8> {
     let path = format!("/f{number}");
-    let inode = InodeId::new(client.resolve(&Credentials::root(), path.as_bytes(), true).await.unwrap().inode);
+    let inode = InodeId::new(client.resolve(&Credentials::root(), path.as_bytes()).await.unwrap().inode);
     let file = client.open(&Credentials::root(), inode, Access::Read).await.unwrap().0;
     let data = client.read(file, 0, BLOCK as u32).await.unwrap();
     client.close(file).await;
@@ -92,7 +91,7 @@ fn circular_blinking_keeps_the_budget_and_every_read_returns_within_an_interval(
         let mut files = Vec::new();
         for number in 0..FILES {
             let path = format!("/f{number}");
-            let inode = InodeId::new(reader.resolve(&Credentials::root(), path.as_bytes(), true).await.unwrap().inode);
+            let inode = InodeId::new(reader.resolve(&Credentials::root(), path.as_bytes()).await.unwrap().inode);
             files.push(reader.open(&Credentials::root(), inode, Access::Read).await.unwrap().0);
         }
         for share in [0.8, 0.5, 0.2] {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client, Handle};
+use ebb_client::{Access, Client, Handle, NewFile};
 use ebb_power::{PolicyKind, wall_ms};
 use ebb_rpc::{Connector, Counters};
 use ebb_runtime::Task;
@@ -28,7 +28,7 @@ fn content(number: usize, round: u8) -> Bytes {
 
 async fn open(client: &Client, number: usize, access: Access) -> Result<Handle> {
     let root = Credentials::root();
-    let found = client.resolve(&root, format!("/f{number}").as_bytes(), true).await?;
+    let found = client.resolve(&root, format!("/f{number}").as_bytes()).await?;
     Ok(client.open(&root, InodeId::new(found.inode), access).await?.0)
 }
 
@@ -37,8 +37,7 @@ async fn fill(cluster: &PowerCluster) {
     let client = cluster.connect("filler").await.unwrap();
     for number in 0..FILES {
         let (root, name) = (Credentials::root(), format!("f{number}"));
-        let made =
-            client.create(&root, InodeId::ROOT, name.as_bytes(), 0o644, 0, true, Access::ReadWrite, Vec::new()).await;
+        let made = client.create(&root, NewFile::exclusive(InodeId::ROOT, name.as_bytes(), Access::ReadWrite)).await;
         let handle = made.unwrap().0;
         client.write(handle, 0, content(number, 0)).await.unwrap();
         client.fsync(handle).await.unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client, Handle};
+use ebb_client::{Access, Client, EntryDetail, Handle, NewFile};
 use ebb_power::{Duty, PolicyKind, wall_ms};
 use ebb_runtime::virt::{World, WorldOptions};
 use ebb_types::{Credentials, InodeId, NodeId, PlanVersion};
@@ -16,7 +16,7 @@ const BLOCK: usize = 64 << 10;
 
 async fn make(client: &Client, name: &str, letter: u8) -> Handle {
     let (root, access) = (Credentials::root(), Access::ReadWrite);
-    let made = client.create(&root, InodeId::ROOT, name.as_bytes(), 0o644, 0, true, access, Vec::new()).await;
+    let made = client.create(&root, NewFile::exclusive(InodeId::ROOT, name.as_bytes(), access)).await;
     let handle = made.unwrap().0;
     write(client, handle, letter).await;
     handle
@@ -27,7 +27,7 @@ async fn write(client: &Client, handle: Handle, letter: u8) {
 }
 
 async fn open(client: &Client, name: &str, access: Access) -> Handle {
-    let found = client.resolve(&Credentials::root(), format!("/{name}").as_bytes(), true).await.unwrap();
+    let found = client.resolve(&Credentials::root(), format!("/{name}").as_bytes()).await.unwrap();
     client.open(&Credentials::root(), InodeId::new(found.inode), access).await.unwrap().0
 }
 
@@ -36,7 +36,7 @@ async fn first(client: &Client, handle: Handle) -> u8 {
 }
 
 async fn list(client: &Client) -> usize {
-    client.read_dir(&Credentials::root(), InodeId::ROOT, 0, 100, false).await.unwrap().0.len()
+    client.read_dir(&Credentials::root(), InodeId::ROOT, None, 100, EntryDetail::Names).await.unwrap().0.len()
 }
 
 /// One node of five sleeps for half a minute. A program there has listed a directory, reads a file and writes another,

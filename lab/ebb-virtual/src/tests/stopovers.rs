@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client};
+use ebb_client::{Access, Client, NewFile};
 use ebb_layout::rendezvous;
 use ebb_power::PolicyKind;
 use ebb_runtime::virt::{World, WorldOptions};
@@ -26,7 +26,7 @@ fn content(mark: u8) -> Bytes {
 
 async fn make(client: &Client, name: &str, mark: u8) -> InodeId {
     let (root, access) = (Credentials::root(), Access::ReadWrite);
-    let made = client.create(&root, InodeId::ROOT, name.as_bytes(), 0o644, 0, true, access, Vec::new()).await.unwrap();
+    let made = client.create(&root, NewFile::exclusive(InodeId::ROOT, name.as_bytes(), access)).await.unwrap();
     client.write(made.0, 0, content(mark)).await.unwrap();
     client.fsync(made.0).await.unwrap();
     client.close(made.0).await;

@@ -68,23 +68,27 @@ fn two_changes_of_one_name_at_once_leave_it_unknown() {
     assert_eq!(known.name(DIRECTORY, b"other"), Name::Unknown, "what is not listed may be there");
 }
 
+fn page(after: Option<u64>, entries: &[pb::DirEntry]) -> Page<'_> {
+    Page { after, entries, is_last: false }
+}
+
 #[test]
 fn a_listing_is_whole_only_if_nothing_happened_between_its_pages() {
     let entry = |name: &str, cookie| pb::DirEntry { name: name.into(), inode: 9, cookie, ..Default::default() };
     for disturbed in [false, true] {
         let known = Known::default();
-        known.put_listing(&known.ask(), DIRECTORY, 0, &[entry("a", 3)], false);
+        known.put_listing(&known.ask(), DIRECTORY, &page(None, &[entry("a", 3)]));
         assert_eq!(known.name(DIRECTORY, b"c"), Name::Unknown);
         if disturbed {
             let making = known.ask();
             known.on_own_name(&making, DIRECTORY, b"c", Some(FILE), Some(attr(DIRECTORY, 2)));
         }
-        known.put_listing(&known.ask(), DIRECTORY, 3, &[entry("b", 4)], true);
+        known.put_listing(&known.ask(), DIRECTORY, &Page { is_last: true, ..page(Some(3), &[entry("b", 4)]) });
         assert_eq!(known.name(DIRECTORY, b"b"), Name::Leads(FILE));
         assert_eq!(known.name(DIRECTORY, b"z") == Name::Unknown, disturbed);
     }
     let known = Known::default();
-    known.put_listing(&known.ask(), DIRECTORY, 0, &[], true);
+    known.put_listing(&known.ask(), DIRECTORY, &Page { is_last: true, ..page(None, &[]) });
     assert_eq!(known.name(DIRECTORY, b"a"), Name::Missing);
 }
 

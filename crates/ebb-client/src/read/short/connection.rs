@@ -15,6 +15,7 @@ use ebb_wire::{Message, convert, pb};
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
+use crate::nodes::Hop;
 use crate::read::fetch::Wanted;
 use crate::shared::Shared;
 
@@ -161,9 +162,9 @@ impl Connection {
         shared: &Arc<Shared>,
         places: &Arc<Semaphore>,
         wanted: &Wanted,
-        hop: &pb::Hop,
+        hop: &Hop,
     ) -> Option<Arc<Replica>> {
-        let key = (wanted.record.id, hop.member.unwrap_or_default().volume);
+        let key = (wanted.record.id, hop.member.volume);
         let cell = self.cell(&shared.runtime, key)?;
         let opened = cell.get_or_init(|| self.open_replica(places, key, wanted.min_version)).await;
         match opened {

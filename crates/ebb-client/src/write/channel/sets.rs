@@ -1,4 +1,4 @@
-//! How the set of a channel changes: members that are replaced, that are missing, and that are only slow.
+//! Changes of a channel's set: members that are replaced, missing, or only slow.
 
 use std::time::Duration;
 
@@ -8,30 +8,29 @@ use ebb_wire::pb;
 
 use super::{Channel, Peer};
 
-/// A set that went on with fewer members looks for a further one again after this, if the node map has changed, and after that
-/// in any case.
+/// After this, a set that went on with fewer members seeks a further one, if the node map has changed.
 const SEEK_AGAIN_MIN: Duration = Duration::from_secs(1);
 const SEEK_AGAIN: Duration = Duration::from_secs(10);
 
-/// Between two times that a member of a set is displaced; doubled each time that no other node was to be had.
+/// Pause between two displacements in a set. It doubles each time that there was no other node.
 pub(super) const DISPLACE_PAUSE: Duration = Duration::from_secs(10);
 const DISPLACE_DOUBLINGS_MAX: u32 = 5;
 
-/// How many members a set is to have.
+/// Number of members of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Copies {
-    /// Unless nodes are missing.
+    /// Members that the file asks for. A set has fewer only if nodes are missing.
     pub wanted: usize,
-    /// Before a write is acknowledged, whatever is missing.
+    /// Members that need to have a write before it is acknowledged.
     pub min: usize,
 }
 
-/// When a set was last told to go on with fewer members.
+/// The moment when a set last went on with fewer members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct WentOn {
-    /// When.
+    /// Time of the decision.
     pub at: Moment,
-    /// Version of the node map then.
+    /// Version of the node map at that time.
     pub map: u64,
 }
 
@@ -40,9 +39,9 @@ pub(crate) struct WentOn {
 pub(crate) enum Repaired {
     /// All members are there.
     Whole,
-    /// There is none for the place of one that failed, and a write may be acknowledged with those that are left.
+    /// A failed member has no replacement, and the rest are enough to acknowledge a write.
     Fewer(WentOn),
-    /// There is none, a write may not be acknowledged with those that are left, and flushes were told so.
+    /// A failed member has no replacement, and the rest are not enough to acknowledge a write. Flushes have failed.
     GaveUp,
 }
 
@@ -50,16 +49,16 @@ pub(crate) enum Repaired {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Asked {
     pub members: Vec<pb::Member>,
-    /// Committed with it.
+    /// Version that is committed with the change.
     pub version: Version,
-    /// What new members have.
+    /// Version that new members have.
     pub at: Version,
-    /// Whether it is whole then.
+    /// State of the set after the change.
     pub repaired: Repaired,
 }
 
 impl Copies {
-    /// Of a file with these attributes.
+    /// Copies of a file with these attributes. Without attributes, one is enough.
     pub fn of(attr: Option<&pb::Attr>) -> Self {
         let of = |attr: &pb::Attr| Self {
             wanted: attr.replicas as usize,
@@ -70,7 +69,7 @@ impl Copies {
 }
 
 impl Channel {
-    /// Time has passed, or the node map has changed: whether a further member is to be sought.
+    /// Checks whether a further member is to be sought, after time has passed or the node map has changed.
     pub fn on_time(&mut self, now: Moment, map: u64) {
         let is_due = |before: &WentOn| {
             let passed = now.since(before.at);
@@ -79,13 +78,14 @@ impl Channel {
         self.went_on = self.went_on.filter(|before| !is_due(before));
     }
 
-    /// Members that a write needs before it is acknowledged.
+    /// Number of members that a write needs before it is acknowledged.
     pub fn min(&self) -> usize {
         self.min
     }
 
-    /// Whether a further member is to be found before the next write.
+    /// Whether a further member is to be sought before the next write.
     pub(super) fn seeks(&self) -> bool {
+        // I-104: below what a write needs, only writes up to the reported failure go out. Above it, time has to pass.
         let is_allowed = match self.peers.len() < self.min {
             true => self.last <= self.shrunk_upto,
             false => self.went_on.is_some(),
@@ -93,20 +93,22 @@ impl Channel {
         self.shrunk && self.sent < self.last && !is_allowed
     }
 
-    /// Whether a member on a gray node may be displaced now.
+    /// Whether a member on a gray node may be displaced at this moment.
     pub fn may_displace(&self, now: Moment) -> bool {
         self.displace_after.is_none_or(|after| now >= after)
     }
 
-    /// A member is to be replaced although it has not failed: its node is gray.
+    /// Marks a member for replacement although it has not failed: its node is gray.
     pub fn displace(&mut self, index: usize, why: Error, now: Moment) {
         let pause = DISPLACE_PAUSE * (1 << self.displaced_in_vain.min(DISPLACE_DOUBLINGS_MAX));
+        assert!(self.peers[index].failed.is_none(), "a failed member of {} is to be replaced as only slow", self.id);
         self.displace_after = Some(now.after(pause));
         self.peers[index].displaced = true;
         self.fail(index, why);
     }
 
-    /// A displaced member keeps its place: there is no other node, or another member has failed. True: there was one.
+    /// Lets a displaced member keep its place, as there is no other node, or another member has failed. True if there
+    /// was one.
     pub fn keep_displaced(&mut self) -> bool {
         let displaced = self.peers.iter().position(|peer| peer.displaced);
         if let Some(index) = displaced {
@@ -116,23 +118,30 @@ impl Channel {
         displaced.is_some()
     }
 
-    /// The node that is to be replaced only because it is gray, if no other member has failed or is missing.
+    /// The node of the only member that is to be replaced, if it is replaced because it is gray. None if another member
+    /// has failed or is missing.
     pub fn only_displaced(&self) -> Option<u64> {
         let mut failed = self.peers.iter().filter(|peer| peer.failed.is_some());
         let (first, second) = (failed.next()?, failed.next());
         (first.displaced && second.is_none() && !self.shrunk).then_some(first.member.node)
     }
 
-    /// The end of a repair: the recorded set. Members that stay keep what is known of them, new ones have `at`.
+    /// Ends a repair with the recorded set. Members that stay keep what is known of them. New members have `at`.
     pub fn on_repaired(&mut self, members: &[pb::Member], generation: u64, at: Version, repaired: Repaired) {
+        assert!(!members.is_empty(), "the set of {} has no members: nothing could settle", self.id);
+        assert!(self.flights == 0, "the set of {} changes while answers of its members are on their way", self.id);
         let known = std::mem::take(&mut self.peers);
+        let is_busy = known.iter().any(|peer| peer.busy);
+        assert!(!is_busy, "the set of {} changes while a member is asked: its answer would count for another", self.id);
         for member in members {
+            // A failed member that is in the set again is a new replica: it has `at`, whatever the old one had.
             let peer = known.iter().find(|peer| peer.member == *member && peer.failed.is_none());
             self.peers.push(peer.cloned().unwrap_or_else(|| Peer::new(*member, at)));
         }
         self.generation = generation;
         (self.asked, self.displaced_in_vain) = (None, 0);
         self.shrunk = repaired != Repaired::Whole;
+        // I-43: only writes whose failure is known may go to fewer members than a write needs.
         self.shrunk_upto = if repaired == Repaired::GaveUp { self.last } else { Version::ZERO };
         self.went_on = None;
         self.trouble_since = None;
@@ -142,15 +151,16 @@ impl Channel {
         self.on_revived();
     }
 
-    /// Nothing has failed, and the set goes on with fewer members than wanted. The master knows how many a write needs now.
+    /// Goes on with fewer members than wanted, as none has failed. The master knows how many a write needs now.
     pub fn on_went_on(&mut self, went_on: WentOn) {
         self.went_on = Some(went_on);
-        self.min = self.min.min(self.peers.len());
+        // At least one: without any member a write would be acknowledged that is nowhere.
+        self.min = self.min.min(self.peers.len().max(1));
         self.on_revived();
     }
 
-    /// The end of a repair that found every member well again. Whether it is shows when something settles: until then the
-    /// trouble goes on, for a member may answer and take nothing.
+    /// Ends a repair that found every member well. A member may answer and accept nothing. So the trouble lasts until a
+    /// write settles.
     pub fn on_revived(&mut self) {
         self.repairing = false;
         self.hold = true;

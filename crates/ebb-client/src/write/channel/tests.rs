@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ebb_types::err;
+use ebb_types::{ErrorKind, Result, err};
 use proptest::prelude::*;
 
 use super::sets::DISPLACE_PAUSE;
@@ -23,7 +23,7 @@ struct Fake {
 }
 
 impl Fake {
-    fn receive(&mut self, write: &Outgoing, sync: bool) -> Result<pb::MemberResult> {
+    fn receive(&mut self, write: &Outgoing, sync: bool) -> Heard {
         if !self.alive {
             return Err(err!(Unreachable, "down"));
         }
@@ -41,7 +41,7 @@ impl Fake {
         if sync && failure.is_none() {
             self.synced = self.received;
         }
-        Ok(pb::MemberResult { failure, ..self.answer() })
+        Ok(Some(pb::MemberResult { failure, ..self.answer() }))
     }
 
     fn answer(&self) -> pb::MemberResult {
@@ -73,7 +73,7 @@ impl Fake {
 /// A step that is being carried out, or its answers on their way back.
 enum Flight {
     Send(Arc<Outgoing>, bool),
-    Sent(Version, Vec<Result<pb::MemberResult>>),
+    Sent(Version, Vec<Heard>),
     CatchUp(usize, Vec<Arc<Outgoing>>),
     Sync(Vec<usize>),
 }
@@ -218,7 +218,7 @@ impl Bench {
             Flight::CatchUp(peer, writes) => {
                 let node = self.node_of(peer);
                 let fake = self.members.get_mut(&node).unwrap();
-                let mut last = (Version::ZERO, Ok(pb::MemberResult::default()));
+                let mut last = (Version::ZERO, Ok(None));
                 for (at, write) in writes.iter().enumerate() {
                     let first = self.sent.entry(write.version).or_insert_with(|| write.clone());
                     assert!(Arc::ptr_eq(first, write), "{} is sent with other bytes", write.version);
@@ -226,7 +226,8 @@ impl Bench {
                         self.channel.on_taken(peer, last.0, &last.1).unwrap();
                     }
                     last = (write.version, fake.receive(write, at + 1 == writes.len()));
-                    if last.1.as_ref().map_or(true, |answer| answer.failure.is_some()) {
+                    if last.1.as_ref().map_or(true, |answer| answer.as_ref().is_some_and(pb::MemberResult::has_failed))
+                    {
                         break;
                     }
                 }
@@ -244,8 +245,8 @@ impl Bench {
         self.start();
     }
 
-    /// The promise: what is settled is on the disk of every member of the set, and that has as many as a write needs, and as
-    /// wanted unless there were no nodes.
+    /// The promise: what is settled is on the disk of every member of the set, and that has as many as a write needs,
+    /// and as wanted unless there were no nodes.
     fn retire_synced(&mut self) {
         self.channel.take_synced();
         let (settled, count) = (self.channel.settled, self.channel.peers.len());
@@ -386,7 +387,7 @@ fn a_lower_epoch_loses_the_lease() {
         failure: Some(pb::Failure::from(&err!(StaleEpoch, "promised e9"))),
         ..Default::default()
     };
-    let results = [Ok(refusal), Ok(pb::MemberResult::default()), Ok(pb::MemberResult::default())];
+    let results = [Ok(Some(refusal)), Ok(None), Ok(None)];
     assert_eq!(bench.channel.on_sent(write.version, &results).unwrap_err().kind(), ErrorKind::StaleEpoch);
 }
 

@@ -51,7 +51,7 @@ fn only_the_named_attributes_are_set() {
         size: Some(4096),
         mtime: Some(SetTime::Now),
         by_handle: true,
-        kill_privileges: true,
+        privileges: Privileges::Taken,
         ..SetAttr::default()
     };
     assert_eq!(parse(&header, message).unwrap(), Request::Inode(InodeRequest::SetAttr(expected)));
@@ -62,8 +62,12 @@ fn a_lock_to_the_end_is_not_a_lock_to_a_signed_maximum() {
     let mut body = longs(&[3, 99, 10, i64::MAX as u64]);
     body.extend(words(&[libc::F_WRLCK as u32, 12, crate::abi::LK_FLOCK, 0]));
     let (header, message) = message(opcode::SETLKW, &body);
-    let lock = Lock { kind: LockKind::Exclusive, flock: true, owner: 99, start: 10, end: u64::MAX, pid: 12 };
-    assert_eq!(parse(&header, message).unwrap(), Request::Lock(LockRequest::SetLock { lock, wait: true }));
+    let (kind, sort) = (LockKind::Exclusive, LockSort::Flock);
+    let lock = Lock { kind, sort, owner: 99, start: 10, end: None, pid: Some(12) };
+    assert_eq!(
+        parse(&header, message).unwrap(),
+        Request::Lock(LockRequest::SetLock { lock, if_locked: IfLocked::Wait })
+    );
 }
 
 #[test]

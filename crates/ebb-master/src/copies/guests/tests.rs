@@ -1,10 +1,10 @@
 use super::*;
 
-const ON: Prospect = Prospect { is_off: false, goes_off: false, serves_ms: u64::MAX };
-const OFF: Prospect = Prospect { is_off: true, goes_off: false, serves_ms: 0 };
-const LEAVES: Prospect = Prospect { is_off: false, goes_off: true, serves_ms: 5_000 };
-const BLINKS: Prospect = Prospect { is_off: false, goes_off: false, serves_ms: 5_000 };
-const ASLEEP: Prospect = Prospect { is_off: false, goes_off: false, serves_ms: 0 };
+const ON: Prospect = Prospect { is_off: false, goes_off: false, awake: Awake::Always };
+const OFF: Prospect = Prospect { is_off: true, goes_off: false, awake: Awake::Asleep };
+const LEAVES: Prospect = Prospect { is_off: false, goes_off: true, awake: Awake::ForMs(5_000) };
+const BLINKS: Prospect = Prospect { is_off: false, goes_off: false, awake: Awake::ForMs(5_000) };
+const ASLEEP: Prospect = Prospect { is_off: false, goes_off: false, awake: Awake::Asleep };
 
 fn chosen(host: Prospect, home: Prospect) -> Option<Move> {
     choose_move(&GuestView { host, home: Some(home), need_ms: 1_000 })
@@ -15,7 +15,7 @@ fn a_guest_goes_home_when_its_home_serves_for_long_enough() {
     assert_eq!(chosen(ON, ON), Some(Move::Home));
     assert_eq!(chosen(ON, BLINKS), Some(Move::Home));
     assert_eq!(chosen(OFF, ON), Some(Move::Home), "from another member");
-    for home in [OFF, ASLEEP, Prospect { serves_ms: 900, ..BLINKS }] {
+    for home in [OFF, ASLEEP, Prospect { awake: Awake::ForMs(900), ..BLINKS }] {
         assert_eq!(chosen(ON, home), None, "{home:?}");
         assert_eq!(chosen(LEAVES, home), None, "{home:?}");
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::reach::{Force, admit, newly_at_stake, spoken_of};
 
 #[test]
-fn of_what_lies_somewhere_on_many_nodes_some_may_have_its_last_copies_switched_off() {
+fn some_of_the_data_on_many_nodes_may_have_its_last_copies_switched_off() {
     let case = Case::blinkfs(0.5).with_chain(ChainShape::EqualWork, 2, 3);
     let plan = case.plan(PolicyKind::Migration);
     let dark: Vec<NodeId> = case.circle.iter().copied().filter(|node| plan.nodes[node].duty == Duty::Off).collect();
@@ -21,7 +21,7 @@ fn of_what_lies_somewhere_on_many_nodes_some_may_have_its_last_copies_switched_o
 /// Two nodes are broken, and a plan would bring nearly everything back within reach. The data that stay out of reach do
 /// not stop it.
 #[test]
-fn what_is_out_of_reach_already_refuses_no_plan() {
+fn data_out_of_reach_already_refuse_no_plan() {
     let case = Case::blinkfs(0.5).with_chain(ChainShape::EqualWork, 2, 3);
     let plan = case.plan(PolicyKind::Migration);
     let holding = |node: u64, file: &str| Holding {

@@ -1,0 +1,166 @@
+//! Open files: their bytes and their space.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use ebb_types::{BLOCK_SIZE_DEFAULT, Credentials, InodeId, Result, err};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op;
+
+use super::{Client, READS_AHEAD};
+use crate::read::READ_MAX;
+use crate::types::{Access, Allocate, Handle, IfExists, NewFile, NewName, Place, Privileges, Seek, UnnamedFile};
+
+impl Client {
+    /// Opens a file that exists.
+    pub async fn open(&self, credentials: &Credentials, inode: InodeId, access: Access) -> Result<(Handle, pb::Attr)> {
+        let (shared, credentials) = (self.shared.clone(), credentials.clone());
+        let work = async move { shared.open(&credentials, inode, access).await };
+        self.opening(work, |opened| opened.0).await
+    }
+
+    /// Makes a file and opens it, or opens the one that is there, as `new` says; true: it was made.
+    pub async fn create(&self, credentials: &Credentials, new: NewFile<'_>) -> Result<(Handle, pb::Attr, bool)> {
+        let NewFile { name: NewName { parent, name, mode, umask }, if_exists, access, hosts } = new;
+        let (parent, name, exclusive) = (parent.raw(), name.to_vec(), if_exists == IfExists::Fail);
+        let create = meta_op::Create { parent, name, mode, umask, exclusive, ..Default::default() };
+        let (shared, credentials, hosts) = (self.shared.clone(), credentials.clone(), hosts.to_vec());
+        let work = async move { shared.create(&credentials, create, access, hosts).await };
+        self.opening(work, |opened| opened.0).await
+    }
+
+    /// Makes a file without a name. It is gone once it is closed, unless [`Client::link`] gives it a name before.
+    pub async fn create_unnamed(&self, credentials: &Credentials, new: UnnamedFile) -> Result<(Handle, pb::Attr)> {
+        let UnnamedFile { directory, mode, umask, linkable, access } = new;
+        let parent = directory.raw();
+        let create = meta_op::Create { parent, mode, umask, unnamed: true, linkable, ..Default::default() };
+        let (shared, credentials) = (self.shared.clone(), credentials.clone());
+        let work = async move { shared.create(&credentials, create, access, Vec::new()).await };
+        self.opening(work, |opened| opened.0).await.map(|(handle, attr, _)| (handle, attr))
+    }
+
+    /// Runs an open to its end even if the caller goes away, and then closes what it opened: the master counts it.
+    async fn opening<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+        handle: impl Fn(&T) -> Handle + Send + 'static,
+    ) -> Result<T> {
+        let (tell, hear) = tokio::sync::oneshot::channel();
+        let shared = self.shared.clone();
+        self.shared.runtime.run_or_spawn("open a file", async move {
+            if let Err(Ok(opened)) = tell.send(work.await) {
+                shared.close(handle(&opened));
+            }
+        });
+        hear.await.map_err(|_| err!(ShuttingDown, "the client is shutting down"))?
+    }
+
+    /// What close(2) reports: an error of earlier background work that this handle has not been told. Data goes on in
+    /// the background. A reader is told nothing, and takes the news from no writer (as Linux's NFS client, fs/nfs/file.c).
+    pub async fn flush(&self, handle: Handle) -> Result<()> {
+        let file = self.shared.handles.get(handle)?;
+        if file.access == Access::Read { Ok(()) } else { file.check_sticky() }
+    }
+
+    /// Forgets the handle.
+    pub async fn close(&self, handle: Handle) {
+        self.shared.close(handle);
+    }
+
+    /// The same, from where nothing can be awaited.
+    pub fn close_now(&self, handle: Handle) {
+        self.shared.close(handle);
+    }
+
+    /// Bytes from `offset`, fewer only at the end of the file.
+    pub async fn read(&self, handle: Handle, offset: u64, len: u32) -> Result<Bytes> {
+        let file = self.shared.handles.get(handle)?;
+        let len = u64::from(len);
+        if len <= READ_MAX {
+            let data = self.shared.read(&file, offset, len).await?;
+            self.shared.served.count(&file, data.len());
+            return Ok(data);
+        }
+        let mut out = BytesMut::new();
+        while (out.len() as u64) < len {
+            let wanted = (len - out.len() as u64).min(READ_MAX);
+            let part = self.shared.read(&file, offset + out.len() as u64, wanted).await?;
+            out.extend_from_slice(&part);
+            if (part.len() as u64) < wanted {
+                break;
+            }
+        }
+        self.shared.served.count(&file, out.len());
+        Ok(out.freeze())
+    }
+
+    /// Writes all of `data`.
+    pub async fn write(&self, handle: Handle, offset: u64, data: Bytes) -> Result<()> {
+        self.write_to(handle, Place::At(offset), data, Privileges::OfOpener).await.map(drop)
+    }
+
+    /// Writes at the end of the file as it is when the write lease is held; returns where.
+    pub async fn append(&self, handle: Handle, data: Bytes) -> Result<u64> {
+        self.write_to(handle, Place::End, data, Privileges::OfOpener).await
+    }
+
+    /// Writes all of `data` to its place; returns the offset. Privileges that go, go in one step with the bytes: no
+    /// reader sees the bytes with set-user-id or set-group-id still set.
+    pub async fn write_to(&self, handle: Handle, place: Place, data: Bytes, privileges: Privileges) -> Result<u64> {
+        let (file, len) = (self.shared.handles.get(handle)?, data.len());
+        let at = self.shared.write(&file, place, data, privileges).await?;
+        self.shared.served.count(&file, len);
+        Ok(at)
+    }
+
+    /// Returns when everything written is on stable storage of every member of every set.
+    pub async fn fsync(&self, handle: Handle) -> Result<()> {
+        let file = self.shared.handles.get(handle)?;
+        self.shared.fsync(&file).await
+    }
+
+    /// fallocate(2).
+    pub async fn allocate(&self, handle: Handle, what: Allocate, offset: u64, len: u64) -> Result<()> {
+        let file = self.shared.handles.get(handle)?;
+        self.shared.allocate(&file, what, offset, len).await
+    }
+
+    /// The next data or hole at or after `offset`; kind `NoSuchOffset` beyond the end.
+    pub async fn seek(&self, handle: Handle, offset: u64, what: Seek) -> Result<u64> {
+        let file = self.shared.handles.get(handle)?;
+        self.shared.seek(&file, offset, what).await
+    }
+
+    /// Copies a range between two open files, block by block through the caches, reading ahead of what it writes;
+    /// returns how many bytes.
+    pub async fn copy_range(
+        &self,
+        source: Handle,
+        source_offset: u64,
+        target: Handle,
+        target_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        let (mut done, mut asked) = (0, 0);
+        let mut reads = VecDeque::new();
+        loop {
+            while reads.len() < READS_AHEAD && asked < len {
+                let (client, offset) = (self.clone(), source_offset + asked);
+                let wanted = (len - asked).min(BLOCK_SIZE_DEFAULT);
+                let read = async move { client.read(source, offset, wanted as u32).await };
+                reads.push_back((wanted, self.shared.runtime.spawn("read to copy", read)));
+                asked += wanted;
+            }
+            let Some((wanted, read)) = reads.pop_front() else { return Ok(done) };
+            let data = read.join().await??;
+            let count = data.len() as u64;
+            if count > 0 {
+                self.write(target, target_offset + done, data).await?;
+                done += count;
+            }
+            if count < wanted {
+                return Ok(done);
+            }
+        }
+    }
+}
