@@ -194,7 +194,7 @@ fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::tree::root().join("target"), Into::into)
 }
 
-/// Crates whose `examples/` are measurements by themselves.
+/// Crates with measurements in `examples/`.
 const MEASURED: &[&str] = &["ebb-rpc", "ebb-meta", "ebb-store", "ebb-client"];
 
 fn programs(filter: &str) -> Result<Vec<Step>> {

@@ -46,7 +46,7 @@ fn main() -> Result<()> {
         }
         Ok(())
     });
-    // It is not there if a directory was given.
+    // A directory from the command line has none.
     let _ = std::fs::remove_dir_all(temporary);
     measured
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use ebb_types::{Epoch, InodeId, MetablockId, Result, Version, bail};
 use ebb_wire::{convert, pb};
 
-/// Number of files with a remembered epoch. For another file only the holder's own check is left: after a write was
+/// Limit of the files with a remembered epoch. For older ones only the holder's own check is left: after a write was
 /// logged, it checks that it still has the lease.
 const PROMISES_MAX: usize = 1 << 16;
 /// Bytes of memory that a write takes beyond its data.

@@ -27,7 +27,7 @@ pub struct Appender {
 }
 
 impl Appender {
-    /// Goes on at `at` of a segment whose space ends at `end`.
+    /// Goes on at `at` in a segment with space up to `end`.
     #[must_use]
     pub fn within(file: File, at: u64, end: u64) -> Self {
         assert!(at <= end, "the next batch begins at {at}, the segment ends at {end}");
@@ -73,9 +73,9 @@ impl Appender {
 
     /// Appends a batch of `len` bytes.
     ///
-    /// In a segment with durable space, an error of kind `NoSpace` or `Overloaded` leaves the segment as it was: the next
-    /// batch overwrites what was written. After every other error the segment is not sound any more. A failed sync is
-    /// always of kind `Io`: the caller must not take a full disk for the reason and write on.
+    /// In a segment with durable space, an error of kind `NoSpace` or `Overloaded` leaves the segment as it was: the
+    /// next batch overwrites the bytes of this one. After every other error the segment is not sound any more. A failed
+    /// sync is always of kind `Io`: the caller must not take a full disk for the reason and write on.
     ///
     /// Cancel-safety: dropped before it returned, the segment is not sound any more.
     pub async fn append(&mut self, batch: Vec<Bytes>, len: u64, sync: Sync) -> Result<()> {

@@ -34,7 +34,7 @@ pub fn whole_frame<F: Framing>(framing: &F, bytes: &[u8]) -> Option<Frame> {
     let frame = framing.read_frame(bytes)?;
     let summed = bytes.get(frame.summed.clone())?;
     // A frame without length would be read again and again.
-    assert!(frame.len > 0 && frame.len >= frame.summed.end, "a frame ends behind what its checksum covers");
+    assert!(frame.len > 0 && frame.len >= frame.summed.end, "a frame ends behind the bytes of its checksum");
     (crc32c(summed) == frame.sum).then_some(frame)
 }
 

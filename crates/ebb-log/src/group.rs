@@ -17,7 +17,7 @@ struct Progress {
     failed: Option<(Place, Error)>,
 }
 
-/// A log whose records wait in a queue.
+/// A log with a queue of records that are not durable yet.
 pub trait Lead {
     /// Makes a beginning of the queue durable. Returns the place of the last record that it wrote, and the result. On
     /// success everything before the queue's beginning must be durable, too.
@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// A log of numbers whose writes take a second.
+    /// A log of numbers. Each write takes a second.
     struct Slow {
         runtime: Runtime,
         group: GroupCommit,

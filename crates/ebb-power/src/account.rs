@@ -173,7 +173,7 @@ impl NodeAccount {
     }
 }
 
-/// Reads a counter of bytes served that is kept elsewhere and begins anew now and then.
+/// Reads a counter of bytes served that another process keeps, and that restarts at 0 at times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Meter {
     last: Option<(u64, u64)>,

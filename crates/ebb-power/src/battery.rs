@@ -46,7 +46,7 @@ impl Battery {
             bail!(
                 Invalid,
                 "a battery with {charge_joules} of {capacity_joules} J that gives {output_watts} W and returns {efficiency} \
-                 of what is put in: the charge must lie within the size, and the last be above 0 and at most 1"
+                 of the energy put in: the charge must lie within the size, and the last be above 0 and at most 1"
             );
         }
         Ok(())

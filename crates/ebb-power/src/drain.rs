@@ -26,7 +26,7 @@ pub const fn pace_or_assumed(bytes_per_sec: u64) -> u64 {
 }
 
 /// Limit of the bytes that may wait for a node at a moment and still be on it one interval later. `None`: there is no
-/// limit. Either no plan lets the node sleep within that time, or none ever wakes it, and the caller must replace it.
+/// limit. Either no plan lets the node sleep within that time, or none ever wakes it, so that waiting is no use.
 #[must_use]
 pub fn room(plans: &Timetable, node: NodeId, at_ms: u64, bytes_per_sec: u64) -> Option<u64> {
     let interval_ms = plans.at(at_ms)?.interval_ms;

@@ -157,7 +157,7 @@ impl Hardware {
         }
     }
 
-    /// The same supply for the whole cluster, in watts.
+    /// A supply for the whole cluster, in watts.
     #[must_use]
     pub fn cluster_watts(&self, supply: Supply) -> f64 {
         match supply {

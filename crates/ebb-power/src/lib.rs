@@ -3,8 +3,8 @@
 //! Nothing here does I/O, reads a clock or draws a random number.
 //!
 //! The power manager reads the available power ([`signal`]) and asks a policy ([`policy::choose`]). The policy returns
-//! a [`plan::PowerPlan`]: a value that says when each node is awake. Every process looks up in it what it needs. A
-//! power client looks up when its node sleeps, a reader which node is awake longest, the proxy which node wakes first.
+//! a [`plan::PowerPlan`]: a value that says when each node is awake. Every process does its lookups in it. A power
+//! client looks up when its node sleeps, a reader which node is awake longest, the proxy which node wakes first.
 //! Master, nodes, clients, planners and the virtual cluster call the same functions.
 //!
 //! The property tests check these rules over all policies:

@@ -127,7 +127,7 @@ impl Duty {
 }
 
 impl NodePlan {
-    /// Milliseconds of each interval in which it serves, for callers whose clocks may be off by `guard_ms`.
+    /// Milliseconds of each interval in which it serves, for callers with clocks that may be off by `guard_ms`.
     #[must_use]
     pub fn serving_ms(&self, interval_ms: u64, guard_ms: u64) -> u64 {
         match self.duty {
@@ -169,7 +169,7 @@ impl PowerPlan {
             bail!(Invalid, "{}: its guard band or its sentence is longer than any can be", self.version);
         }
         if self.out_of_reach.example.len() > EXAMPLE_MAX {
-            bail!(Invalid, "{}: its example of what is out of reach is longer than any can be", self.version);
+            bail!(Invalid, "{}: its example of data out of reach is longer than any can be", self.version);
         }
         if self.nodes.len() > NODES_MAX || self.stalled.len() > NODES_MAX {
             bail!(Invalid, "{}: {} nodes; at most {NODES_MAX}", self.version, self.nodes.len());

@@ -30,9 +30,9 @@ impl Holding {
 /// Whether a plan is followed even if it puts data out of reach.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Force {
-    /// It is refused.
+    /// The plan is refused.
     Refuse,
-    /// It is followed: the operator insisted, or there is no power for another plan.
+    /// The plan is followed: the operator insisted, or there is no power for another plan.
     Insist,
 }
 

@@ -26,7 +26,7 @@ pub const OSCILLATION_PERIOD: Duration = Duration::from_secs(300);
 /// A supply as a function of time.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Signal {
-    /// The same all the time.
+    /// A constant supply.
     Constant(Supply),
     /// Between `(45 + 45 level) %` and `(45 - 45 level) %` of the full power, changing every period, high first.
     Oscillating {
@@ -44,7 +44,7 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// The same supply all the time. `Invalid` below 0 or for a share above 1.
+    /// A constant supply. `Invalid` below 0 or for a share above 1.
     pub fn constant(supply: Supply) -> Result<Self> {
         check_supply(supply)?;
         Ok(Self::Constant(supply))

@@ -63,7 +63,7 @@ impl<K: Ord + Clone> Quota<K> {
         let (waiter, granted) = oneshot::channel();
         self.0.lock().wait(key, units, waiter);
         self.pass_on();
-        granted.await.expect("the quota outlives those who wait for it")
+        granted.await.expect("the quota outlives its waiters")
     }
 
     /// `units`, if no caller waits and the owner may have them now.

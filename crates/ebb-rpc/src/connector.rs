@@ -130,8 +130,8 @@ impl Channel {
         self.decode::<C>(reply.message)
     }
 
-    /// The same with raw bytes on the way there, back, or both. The buffers go out one after the other, uncopied.
-    /// Without raw bytes on the way there, many are expected back.
+    /// A call with raw bytes in the request, the answer, or both. The buffers go out one after the other, uncopied.
+    /// If the request has none, many are expected in the answer.
     pub async fn call_with<C: Call>(
         &self,
         message: &C,
@@ -142,8 +142,8 @@ impl Channel {
         self.call_sized(message, payload, answer_bytes, deadline).await
     }
 
-    /// The same by a caller that knows about how many raw bytes come back: small exchanges then do not queue behind
-    /// big ones.
+    /// As [`Self::call_with`], for a caller that knows about how many raw bytes the answer has: small exchanges then do
+    /// not queue behind big ones.
     pub async fn call_sized<C: Call>(
         &self,
         message: &C,

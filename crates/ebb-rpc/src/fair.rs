@@ -3,7 +3,7 @@
 //! Each owner has an account under its key. A wish is granted
 //! - as soon as there is room, if its owner then has no more than the guaranteed units;
 //! - otherwise only while its owner has no more than is left for all others: one greedy owner ends with half, two with
-//! a third each, and there is always something left for the next.
+//!   a third each, and there is always something left for the next.
 //!
 //! Waiters take turns by owner, so a long line of one owner delays only its own wishes.
 

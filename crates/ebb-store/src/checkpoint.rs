@@ -1,5 +1,5 @@
-//! Checkpoints: contents put in place are synced, all states are written to a new index, old segments are freed.
-//! Service goes on meanwhile.
+//! Checkpoints: contents put in place are synced, all states are written to a new index, old segments are freed. The
+//! volume serves requests in the meantime.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

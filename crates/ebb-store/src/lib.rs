@@ -14,7 +14,7 @@
 //!   bytes. Only their sums and places go to the journal.
 //! - *Group commit.* One task commits for all writers together.
 //!
-//! All I/O goes through `ebb_runtime`. So the same code runs on a virtual disk, which loses at a crash whatever was not
+//! All I/O goes through `ebb_runtime`. So the same code runs on a virtual disk, which loses at a crash all that was not
 //! synced.
 //!
 //! Reading order:

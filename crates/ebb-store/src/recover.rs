@@ -47,8 +47,8 @@ pub(crate) async fn open(runtime: &Runtime, root: &Path, options: VolumeOptions)
     open_as_it_is(runtime, root, options).await.map_err(|error| match error.kind() {
         ErrorKind::Corrupt => err!(
             Corrupt,
-            "{error}. Restore the file, or move {} away and start the node again: it makes a new volume there, and what \
-             this one had is repaired from other nodes",
+            "{error}. Restore the file, or move {} away and start the node again: it makes a new volume there, and the old \
+             one's data are repaired from other nodes",
             root.display()
         ),
         _ => error,
@@ -222,7 +222,7 @@ impl Found {
 /// State of a replica's file.
 #[derive(Debug)]
 enum FileState {
-    /// It has none and needs none.
+    /// There is no file, and none is needed.
     None,
     Sound,
     Damaged(String),

@@ -1,4 +1,4 @@
-//! Reading the journal back: where it ends, and where it is damaged. See `docs/formats/journal.md`.
+//! Replay of the journal: finds its end, and any damage. See `docs/formats/journal.md`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

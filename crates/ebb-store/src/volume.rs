@@ -25,7 +25,7 @@ use crate::space::SpaceGauge;
 use crate::tombstones::Tombstones;
 use crate::{checkpoint, flush, recover, rest, share};
 
-/// The journal grows no longer than this before a checkpoint, for the sake of the next start.
+/// Limit of the journal before a checkpoint, which bounds the time of the next start.
 pub const JOURNAL_BYTES_MAX: u64 = 256 << 20;
 
 /// File that [`Volume::time_disk`] writes. A start removes it, as it removes all unfinished files.

@@ -211,7 +211,8 @@ impl Testbed {
 
     /// Writes a new file of so many blocks, and makes it safe.
     async fn write_new(&self, client: &Client, name: &str, blocks: u32, home: Option<HostName>) -> Result<InodeId> {
-        let (root, access, homes) = (Credentials::root(), Access::Write, home.into_iter().collect());
+        let (root, access) = (Credentials::root(), Access::Write);
+        let homes: Vec<HostName> = home.into_iter().collect();
         let created = client
             .create(&root, NewFile { hosts: &homes, ..NewFile::exclusive(self.directory, name.as_bytes(), access) });
         let (handle, attr, _) = created.await?;

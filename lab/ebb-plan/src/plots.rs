@@ -257,7 +257,7 @@ pub fn overheads(subtitle: &str, names: &[String], overheads: &[Vec<f64>]) -> Fi
         .enumerate()
         .map(|(index, grouping)| (grouping.to_string(), overheads.iter().map(|of| of[index] * 100.0).collect()));
     Figure::bars(
-        "Blocks must be grouped across files to save what the code promises",
+        "Blocks must be grouped across files to save as much as the code promises",
         Bars {
             categories: names.to_vec(),
             y: Axis::linear("check bytes (% of data)"),

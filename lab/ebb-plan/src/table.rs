@@ -163,9 +163,9 @@ impl Table {
         let keys = self.columns.iter().map(|column| column.key.clone()).collect();
         let body = self.rows.iter().map(|row| row.iter().map(Cell::csv).collect::<Vec<_>>());
         for record in std::iter::once(keys).chain(body) {
-            writer.write_record(&record).expect("memory takes what is written");
+            writer.write_record(&record).expect("a write to memory does not fail");
         }
-        let bytes = writer.into_inner().expect("memory takes what is flushed");
+        let bytes = writer.into_inner().expect("a flush to memory does not fail");
         String::from_utf8(bytes).expect("made of strings")
     }
 

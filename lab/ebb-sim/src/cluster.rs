@@ -24,7 +24,7 @@ pub enum Placement {
 }
 
 impl Placement {
-    /// All of them.
+    /// Every placement.
     pub const ALL: [Self; 4] = [Self::Baseline, Self::Naive, Self::Localized, Self::Hybrid];
 
     /// Its name on the command line.

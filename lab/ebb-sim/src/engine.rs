@@ -99,7 +99,7 @@ pub struct Engine {
     now: f64,
     number: u64,
     live: usize,
-    /// Resources whose set of flows has changed since the rates were computed.
+    /// Resources with a set of flows that has changed since the rates were computed.
     dirty: Vec<ResourceId>,
     settled: f64,
     quantum: f64,

@@ -29,7 +29,7 @@ pub enum Copies {
 }
 
 impl Copies {
-    /// All of them.
+    /// Every way of keeping copies.
     pub const ALL: [Self; 3] = [Self::Three, Self::OneUniform, Self::OneSkewed];
 
     /// In words.

@@ -20,7 +20,7 @@ pub struct Reducer {
     pub node: usize,
     /// Its phase.
     pub phase: Phase,
-    /// Maps whose output it has.
+    /// Number of maps with their output fetched.
     pub fetched_maps: usize,
     /// Bytes in memory that wait for a merge.
     pub held: f64,

@@ -4,7 +4,7 @@ use ebb_types::{Result, bail};
 
 use crate::cluster::{Cluster, Hardware, Placement};
 
-/// A setting: a cluster whose parts the command line may change.
+/// A setting: a cluster with parts that the command line may change.
 #[derive(Clone, Debug)]
 pub struct Study {
     /// Its name.
@@ -16,7 +16,7 @@ pub struct Study {
 }
 
 impl Study {
-    /// All of them.
+    /// Every study.
     #[must_use]
     pub fn all() -> Vec<Self> {
         vec![

@@ -18,7 +18,7 @@ impl Aligned {
         Self { all, start, len }
     }
 
-    /// All of them.
+    /// The aligned bytes.
     pub fn bytes(&mut self) -> &mut [u8] {
         &mut self.all[self.start..self.start + self.len]
     }

@@ -30,7 +30,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// All of them.
+    /// Every part.
     pub const ALL: [Self; 5] = [Self::Large, Self::Small, Self::Empty, Self::Start, Self::Memory];
 
     /// Its figures, in the order of the table.

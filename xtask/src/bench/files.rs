@@ -65,7 +65,7 @@ impl Files {
         Ok(entries as f64 / begun.elapsed().as_secs_f64())
     }
 
-    /// Removes what is left.
+    /// Removes the remaining files.
     pub fn remove(self) -> Result<()> {
         std::fs::remove_dir_all(&self.root)
     }

@@ -42,7 +42,7 @@ pub enum Place {
     Cluster(Cluster),
 }
 
-/// A process whose processor time counts.
+/// A process with processor time that counts.
 pub struct Daemon {
     /// "master", "block", "mount"; several processes may have one role.
     pub role: String,

@@ -109,7 +109,7 @@ impl Cluster {
         self.ebb(&["fsck", "--scrub"])
     }
 
-    /// The ends of all logs, for a person who looks for the cause of a failure.
+    /// The ends of all logs, to find the cause of a failure.
     pub fn last_words(&self) -> String {
         let Ok(logs) = fs::read_dir(self.dir.join("log")) else { return String::new() };
         let mut words = String::new();

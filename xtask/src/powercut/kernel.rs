@@ -49,7 +49,7 @@ pub fn sleep(span: Duration) {
     }
 }
 
-/// The file system mounted here loses what it has not synced, and does nothing more.
+/// Shuts the file system mounted here down: it loses unsynced data, and does nothing more.
 pub fn shut_down(mountpoint: &Path) -> Result<()> {
     let what = |error: std::io::Error| format!("shutting down {}: {error}", mountpoint.display());
     let directory = File::open(mountpoint).map_err(what)?;

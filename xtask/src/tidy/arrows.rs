@@ -3,7 +3,7 @@
 use super::{Finding, map};
 use crate::tree::Tree;
 
-/// Crates whose every result is a function of their arguments.
+/// Crates in which every result is a function of the arguments.
 const PURE: &[&str] = &["ebb-types", "ebb-wire", "ebb-layout", "ebb-meta", "ebb-model", "ebb-power", "ebb-sim"];
 /// Crates with effects, which pure crates may not use.
 const ACTING: &[&str] =

@@ -13,7 +13,9 @@ fn member(node: u64) -> pb::Member {
 fn facts() -> Facts {
     let order = (1..=8).map(NodeId::new).collect();
     let chain = ChainView::new(LayoutKind::Geared, order, 2, 2, 2).unwrap();
-    let volume = |node: u64| (VolumeId::new(node * 10), VolumeFacts { incarnation: Incarnation::new(1), is_there: true, serves: true });
+    let volume = |node: u64| {
+        (VolumeId::new(node * 10), VolumeFacts { incarnation: Incarnation::new(1), is_there: true, serves: true })
+    };
     Facts {
         volumes: (1..=8).map(volume).collect(),
         damaged: BTreeSet::new(),

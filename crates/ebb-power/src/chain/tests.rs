@@ -36,7 +36,7 @@ fn a_dead_primary_asks_for_its_recovery_group_and_nothing_else() {
     let plain = chain(40, ChainShape::EqualWork, 10, 2);
     assert_eq!(plain.cover(&dead(&[3])).len(), plain.spread() as usize - 1);
     assert_eq!(plain.spread(), 29);
-    assert_eq!(plain.cover(&dead(&[30])).len(), 10, "a dead secondary asks for nothing");
+    assert_eq!(plain.cover(&dead(&[30])).len(), 10, "a dead secondary adds no node");
 }
 
 #[test]

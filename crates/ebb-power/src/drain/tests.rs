@@ -48,7 +48,7 @@ fn serves(plans: &Timetable, at_ms: u64) -> bool {
 fn a_node_that_never_sleeps_or_is_off_has_no_bound() {
     let room_under = |duty| room(&timetable([plan(1, 0, duty)]), ONE, 1_000, PACE);
     assert_eq!(room_under(Duty::On), None);
-    assert_eq!(room_under(Duty::Off), None, "what it had is made again elsewhere");
+    assert_eq!(room_under(Duty::Off), None, "its data are copied elsewhere");
     // 10 + 2 ms to wake, 5 + 2 to fall asleep.
     assert_eq!(room_under(blink(100, 119)), Some(200));
     assert_eq!(room(&Timetable::default(), ONE, 1_000, PACE), None);
@@ -73,7 +73,7 @@ fn a_debt_falls_while_the_node_serves_and_more_is_refused() {
     owed.add_debts(&plans, 50, &ask(50)).unwrap();
     assert_eq!(owed.bytes(&plans, ONE, 112, PACE), 200, "it has not served yet");
     assert_eq!(owed.bytes(&plans, ONE, 162, PACE), 100);
-    // It is asked for what it can take until the same place of the next interval.
+    // The limit is the bytes that it can take until the same place of the next interval.
     owed.add_debts(&plans, 162, &ask(100)).unwrap();
     assert!(owed.add_debts(&plans, 162, &ask(1)).is_err());
     assert_eq!(owed.bytes(&plans, ONE, 100_000, PACE), 0);
@@ -97,7 +97,7 @@ fn the_pace_is_that_of_the_fastest_look_and_waiting_does_not_count() {
     let second = Duration::from_secs;
     pace.begin_write(second(0));
     pace.end(second(1), 15 << 20);
-    assert_eq!(pace.bytes_per_sec(), 0, "too little to tell");
+    assert_eq!(pace.bytes_per_sec(), 0, "too few bytes for a rate");
     // Nothing to do for a while.
     pace.begin_write(second(10));
     pace.begin_write(second(10));
@@ -138,8 +138,8 @@ proptest! {
         prop_assert_eq!(plans.serves_ms(ONE, from, from + span), naive);
     }
 
-    /// Goal: what is admitted is with the node within an interval. Method: a queue that takes two bytes in each
-    /// millisecond that the node serves, looked at one by one; writes of any size come at any time.
+    /// Goal: admitted bytes are on the node within an interval. Method: a queue that takes two bytes in each
+    /// millisecond in which the node serves, step by step. Writes of any size come at any time.
     #[test]
     fn admitted_writes_are_on_the_node_within_an_interval(
         start in 0..INTERVAL_MS,

@@ -146,7 +146,7 @@ fn plans_get_versions_that_no_other_history_gave() {
     assert_eq!(bench.tick().publish.unwrap().version, version(501));
 }
 
-/// A primary fails while the primaries alone are on: what it held is brought back at once, and not at the next interval.
+/// A primary fails while only the primaries are on: its data are brought back at once, not at the next interval.
 #[test]
 fn data_that_a_failure_puts_out_of_reach_are_brought_back_at_once() {
     let mut bench = Bench::new(PolicyKind::Activation, Battery::NONE);
@@ -211,7 +211,7 @@ fn migration_waits_until_data_have_moved_while_there_is_power() {
     bench.read(265.0 - 48.0);
     let refused = bench.with(|manager, now, cluster| manager.check_policy(now, cluster, MIGRATION));
     assert!(refused.unwrap_err().error.to_string().contains("/data/late"));
-    // The supply is back, but an operator takes less: what is in force can be powered, so data are moved first.
+    // The supply is back, but an operator sets less. The plan in force can be powered, so data are moved first.
     bench.read(265.0);
     bench.tick();
     bench.chains[0].wanted_active = Some(3);
@@ -236,7 +236,7 @@ fn the_account_counts_between_ticks() {
 }
 
 proptest! {
-    /// The supply jumps about; nodes follow the timetable to the millisecond. Whatever is drawn above the supply is drawn
+    /// The supply jumps about; nodes follow the timetable to the millisecond. A draw above the supply occurs only
     /// within the lead after a fall, or comes out of the battery.
     #[test]
     fn the_draw_follows_the_supply(policy in prop_oneof![Just(PolicyKind::BlinkCircular),
@@ -265,7 +265,7 @@ proptest! {
                 bench.with(|manager, now, cluster| manager.count(now, cluster, &seen));
                 let missed = bench.manager.account.missing_joules - missing;
                 let is_settled = now.wall_ms >= fell + 2_500;
-                // A tenth of a joule: what rounding of thousands of stretches may add up to.
+                // A tenth of a joule: the sum of rounding errors of thousands of stretches.
                 prop_assert!(!is_settled || missed <= 0.1, "{missed} J at {}", bench.wall_ms);
                 bench.read(supply);
                 bench.tick();
@@ -284,7 +284,7 @@ fn a_plan_that_puts_data_out_of_reach_says_so() {
     let again = bench.tick();
     assert_eq!((again.publish, again.held_back), (None, None), "another reason does not make it another plan");
     assert_eq!(again.spoken_of[0].example, "/data/2");
-    // All that was there is taken away, and then it is there again.
+    // All nodes are taken away, and then they are there again.
     let holdings = std::mem::take(&mut bench.holdings);
     let published = bench.tick().publish.unwrap();
     assert!(published.is_same_schedule(&plan) && published.out_of_reach == OutOfReach::default(), "{published}");

@@ -72,7 +72,7 @@ impl Awake {
         matches!(self, Self::Always)
     }
 
-    /// Whether it serves now, and for `need_ms` on end.
+    /// Whether it serves now, and for `need_ms` without a break.
     #[must_use]
     pub const fn serves_for(self, need_ms: u64) -> bool {
         match self {

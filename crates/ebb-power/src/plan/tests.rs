@@ -72,7 +72,7 @@ fn readers_find_the_longest_awake_and_the_first_to_wake() {
     assert_eq!(plan.next_wake_of(ids(), 450), Some((NodeId::new(5), 612)));
     assert_eq!(plan.next_wake_of([NodeId::new(3), NodeId::new(4)], 450), None);
     assert_eq!(plan.awake(150).map(NodeId::raw).collect::<Vec<_>>(), [1, 2]);
-    // A node that the plan does not know is always on.
+    // A node that is not in the plan is always on.
     assert_eq!(plan.longest_awake([NodeId::new(9)], 450), Some((NodeId::new(9), Awake::Always)));
 }
 
@@ -118,7 +118,7 @@ fn a_timetable_changes_plans_when_the_next_begins() {
     assert!(table.accept(on, 600).unwrap());
     assert_eq!(table.next_wake_ms(ONE, 600), Some(812));
     assert_eq!(table.state(ONE, 805), NodeState::Waking);
-    // One announced before another that starts no later never comes into force.
+    // A plan that was announced before another one, and starts no earlier than it, never comes into force.
     let sooner = PowerPlan { version: PlanVersion::new(4), start_ms: 700, ..plan(&[Duty::On]) };
     assert!(table.accept(sooner, 600).unwrap());
     assert_eq!(table.at(900).unwrap().version, PlanVersion::new(4));
@@ -174,7 +174,7 @@ fn a_sleeping_node_is_not_overdue_and_one_that_misses_its_wakes_is() {
     assert!(!timetable.is_overdue(ONE, 1_100, 3_300, 5_000), "not for so long");
 }
 
-/// One that was heard last under a plan before those that switched it off, and on again.
+/// A node that was heard last under a plan before those that switched it off, and on again.
 #[test]
 fn a_node_that_several_plans_kept_off_and_that_does_not_come_back_is_overdue() {
     let mut table = Timetable::default();

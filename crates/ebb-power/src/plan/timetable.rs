@@ -197,6 +197,6 @@ impl Timetable {
 pub enum Action {
     /// Begins to wake its node.
     Wake,
-    /// Stops taking work, finishes or hands over what is in flight, syncs, and lets its node sleep.
+    /// Stops taking work, finishes or hands over requests in progress, syncs, and lets its node sleep.
     Sleep,
 }

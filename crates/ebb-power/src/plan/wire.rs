@@ -136,7 +136,7 @@ impl<'a> Input<'a> {
     fn text(&mut self, most: usize) -> Result<String> {
         let len = self.count(most, 1, "bytes of text")?;
         let text = self.take_bytes(len)?.to_vec();
-        String::from_utf8(text).map_err(|_| err!(Protocol, "a power plan whose text is not UTF-8"))
+        String::from_utf8(text).map_err(|_| err!(Protocol, "a power plan with a text that is not UTF-8"))
     }
 
     fn nodes(&mut self) -> Result<BTreeMap<NodeId, NodePlan>> {

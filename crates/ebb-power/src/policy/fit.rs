@@ -52,7 +52,7 @@ pub(super) fn largest(
         if carried(ask, &duties, interval_ms) {
             let cut = if scale < 1.0 {
                 format!(
-                    "; cut to {:.0} % of what the supply pays for, which is what the battery carries",
+                    "; cut to {:.0} % of the time that the supply pays for, because the battery carries no more",
                     scale * 100.0
                 )
             } else {

@@ -69,7 +69,7 @@ impl UpsReading {
 
 impl UpsRule {
     /// The supply with this reading, `on_battery_for` after the mains failed. It is the charge beyond the reserve,
-    /// spread over the rest of the time to bridge. After that time it is spread over a tenth of it.
+    /// spread over the rest of the time to bridge, and over at least a tenth of that time.
     ///
     /// `Invalid` on battery if the readings do not give the charge.
     pub fn supply(&self, reading: &UpsReading, on_battery_for: Duration) -> Result<Supply> {

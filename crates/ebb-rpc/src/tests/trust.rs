@@ -71,7 +71,7 @@ fn hello(message: &impl Message) -> Vec<u8> {
     [&header.encode()[..], &message].concat()
 }
 
-/// The server's answer to these bytes. It then closes the connection.
+/// The server's answer to these bytes. Returns when the server closes the connection.
 async fn answer_to(runtime: &Runtime, address: &str, bytes: &[u8]) -> Vec<u8> {
     let mut stream = runtime.connect(address).await.unwrap();
     stream.write.write_all(bytes).await.unwrap();

@@ -48,7 +48,8 @@ fn a_damaged_last_batch_is_a_torn_tail() {
     });
 }
 
-/// The same once the volume has been idle for a moment: then the last batch is known to have been synced.
+/// Damage to the last batch, once the volume has been idle for a moment. Then it is known that the last batch was
+/// synced.
 #[test]
 fn a_damaged_last_batch_that_was_sealed_is_refused() {
     for page in 0..4 {

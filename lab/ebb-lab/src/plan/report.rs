@@ -19,7 +19,7 @@ pub struct ReportArgs {
     out: PathBuf,
 }
 
-const LEAD: &str = "Each analytic number of the papers next to what Ebb's planners compute: the paper's number, ours, and the \
+const LEAD: &str = "Each analytic number of the papers next to that of Ebb's planners: the paper's number, ours, and the \
     difference. Ours is as the paper says if it differs by at most 2 %, a simulated run time by at most 15 percentage \
     points, or if it keeps the paper's bound or range; for all others a sentence says why. Numbers that need a running \
     cluster are measured elsewhere and not shown here.";

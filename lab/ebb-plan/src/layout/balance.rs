@@ -182,7 +182,7 @@ impl<'a> Optimal<'a> {
     fn count(&mut self, block: usize, server: usize, change: i32) {
         for holder in &self.placement.holders[block] {
             let shared = &mut self.shared[server][*holder as usize];
-            *shared = shared.checked_add_signed(change).expect("what is taken away was counted");
+            *shared = shared.checked_add_signed(change).expect("a block that is taken away was counted");
         }
     }
 }

@@ -33,7 +33,7 @@ pub fn read_time_increase(shares: &[f64]) -> Option<f64> {
     degree(shares).map(|degree| (1.0 / degree - 1.0).max(0.0))
 }
 
-/// Share of blocks whose `replicas` copies, placed at random on `nodes` nodes, all lie on `inactive` ones:
+/// Share of blocks with all `replicas` copies on `inactive` nodes, if copies are placed at random on `nodes` nodes:
 /// `C(m, k) / C(n, k)` (BlinkFS, Sec. 2.1 and Fig. 2).
 #[must_use]
 pub fn inaccessible(nodes: u64, inactive: u64, replicas: u64) -> f64 {

@@ -115,7 +115,7 @@ fn copies() -> Vec<Comparison> {
             }
             (None, _) => "The paper's formula divides by zero at full power.",
             (Some(paper), Some(ours)) if paper > ours => {
-                "Ours counts the circular stagger, whose active times overlap evenly."
+                "Ours counts the circular stagger, with active times that overlap evenly."
             }
             _ => "",
         };

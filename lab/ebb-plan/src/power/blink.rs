@@ -5,9 +5,9 @@ use ebb_layout::targets::ring;
 use super::Machines;
 use crate::rng::Rng;
 
-/// Copies for which a block is available throughout an interval, by the paper's formula `ceil(N / floor((N-1) p / (N
-/// p_node - p)))`. `None` at full power, where it divides by zero, and if the floor is 0. It breaks at the wrap of the
-/// interval: above about 53 % of the power it says 1, though a lone copy sleeps.
+/// Copies for which a block is available throughout an interval, by the paper's formula
+/// `ceil(N / floor((N-1) p / (N p_node - p)))`. `None` at full power, where it divides by zero, and if the floor is 0.
+/// It breaks at the wrap of the interval: above about 53 % of the power it says 1, though a lone copy sleeps.
 #[must_use]
 pub fn replicas_paper(machines: &Machines, watts: f64) -> Option<u64> {
     let nodes = f64::from(machines.nodes);

@@ -39,7 +39,7 @@ impl Scale {
 }
 
 impl Signal {
-    /// The same share of the nodes' full power all the time.
+    /// A constant share of the nodes' full power.
     pub fn constant(share: f64, scale: Scale) -> Result<Self> {
         check_share(share)?;
         let step = Step { seconds: OSCILLATION_PERIOD.as_secs_f64(), watts: scale.watts(share), price: None };

@@ -18,7 +18,7 @@ pub enum Grouping {
 }
 
 impl Grouping {
-    /// All of them.
+    /// Every grouping.
     pub const ALL: [Self; 3] = [Self::File, Self::Directory, Self::Across];
 }
 
@@ -54,7 +54,7 @@ pub fn overhead(sizes: &Sizes, code: Code, grouping: Grouping) -> f64 {
     check as f64 / sizes.bytes().max(1) as f64
 }
 
-/// Blocks of like length share sets: longest first, every `k`-th begins a set and is its longest.
+/// Blocks of similar length share sets: longest first, every `k`-th begins a set and is its longest.
 fn check_bytes(files: impl IntoIterator<Item = u64>, code: Code) -> u128 {
     let block = code.block_bytes.max(1);
     let (mut full, mut tails) = (0_u64, Vec::new());

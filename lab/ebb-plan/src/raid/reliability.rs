@@ -103,7 +103,7 @@ pub fn loss(inputs: &Inputs, scheme: Scheme) -> Loss {
     let lambda = inputs.failures_per_year;
     let repair_years = repair_s / YEAR_S;
     let lost = scheme.tolerates() + 1;
-    // Of the members lost, the part that carries data.
+    // The share of the lost members that carries data.
     let bytes_per_loss = f64::from(lost) * data / members * inputs.block_bytes;
     let losses_per_year = sets * first_order(scheme, lambda, repair_years);
     Loss {

@@ -6,7 +6,7 @@ use crate::claims::{Claim, Says, Times, times};
 use crate::cluster::GBPS;
 
 const STRIPES: &str = "an experiment (--lsn-stripe-mib 1000000): were stripes to grow with the array, seeks would become fewer \
-    with each disk, and the array would outrun the baseline, of whose bytes it writes a third";
+    with each disk, and the array would be faster than the baseline, because it writes a third of the bytes";
 
 pub(super) fn claims(runner: &dyn Runner, seeds: &[u64]) -> Result<Vec<Claim>> {
     let base = study("20-node");

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::sets::DISPLACE_PAUSE;
 use super::*;
+use crate::write::members::Heard;
 
 const EPOCH: Epoch = Epoch::new(3);
 

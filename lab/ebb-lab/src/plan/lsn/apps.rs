@@ -9,7 +9,7 @@
 //! mappers = 640
 //! reducers = 20
 //! map_cycles_per_byte = 160    # of input; of output, if there is no input
-//! reduce_cycles_per_byte = 90  # of what comes to a reducer
+//! reduce_cycles_per_byte = 90  # of the bytes at a reducer
 //! ```
 
 use std::path::Path;
