@@ -207,6 +207,7 @@ impl TestClient {
         let request = pb::MetaRequest {
             session: self.session,
             op: Some(pb::MetaOp { op: Some(op) }),
+            credentials: Some(pb::Credentials::default()),
             lease: true,
             ..Default::default()
         };
