@@ -8,7 +8,7 @@
 //! quota. The count errs on the safe side: written but uncommitted bytes count twice for a moment, and recently
 //! committed bytes count until the volume has reported its free space twice more.
 //!
-//! Reservations also show how much each node still has to write. [`Reservations::find_overloaded`] finds nodes with too
+//! Reservations also show how much each node still has to write. `Reservations::find_overloaded` finds nodes with too
 //! much, so that others write for them (`ebb_layout::overload`).
 //!
 //! A holder's reservation lasts until its recovery has finished, because the members may have all of it.

@@ -38,7 +38,7 @@ impl Client {
         self.shared.get_attr(credentials, inode).await
     }
 
-    /// Attributes that need not be asked for, and for how long at most: until a [`CacheListener`] hears otherwise, or
+    /// Attributes that need not be asked for, and for how long at most: until a [`CacheListener`](crate::CacheListener) hears otherwise, or
     /// this time is over.
     #[must_use]
     pub fn kept_attr(&self, inode: InodeId) -> Option<(pb::Attr, Duration)> {
