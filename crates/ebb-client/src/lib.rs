@@ -29,7 +29,8 @@
 //! | `nodes` | the nodes, and which of them are silent or slow |
 //!
 //! These modules are pure, with plain values as input and output: `write::{extents, outgoing, channel}`,
-//! `read::{gather, cache, hedge, hopeless, prefetch, spare}`, `nodes::silence`, `lease::hold`, `shared_file::sharing`, `plan`.
+//! `read::{gather, cache, hedge, hopeless, prefetch, spare}`, `nodes::silence`, `lease::hold`, `shared_file::sharing`,
+//! `plan`.
 //!
 //! Reading order: the interface, `inode`, `session`, `lease`, `write`, `read`, then the others.
 #![forbid(unsafe_code)]
@@ -60,6 +61,7 @@ pub use options::{ClientOptions, Unit};
 pub use power::inspect::{BlinkState, BlockInfo, ServerLoad};
 pub use power::{HostPower, deliver};
 pub use types::{
-    Access, Allocate, CacheGuard, CacheListener, EntryDetail, Handle, IfExists, IfLocked, Location, Lock, LockKind,
-    LockSort, NewFile, NewName, Place, Privileges, Rename, RenameMode, Seek, SetAttr, SetTime, UnnamedFile, XattrMode,
+    Access, Allocate, CacheGuard, CacheListener, CopyRange, EntryDetail, Handle, IfExists, IfLocked, Location, Lock,
+    LockKind, LockSort, NewFile, NewName, Place, Privileges, Rename, RenameMode, Seek, SetAttr, SetTime, UnnamedFile,
+    XattrMode,
 };

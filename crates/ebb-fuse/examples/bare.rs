@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ebb_fuse::vfs::{
-    Allocate, Attr, DirEntry, DirPage, EntryDetail, Handle, IfLocked, Lock, NewFile, NewName, OpenMode, Place,
-    Privileges, Rename, Seek, SetAttr, StatFs, UnnamedFile, Vfs, XattrMode,
+    Allocate, Attr, CopyRange, DirEntry, DirPage, EntryDetail, Handle, IfLocked, Lock, NewFile, NewName, OpenMode,
+    Place, Privileges, Rename, Seek, SetAttr, StatFs, UnnamedFile, Vfs, XattrMode,
 };
 use ebb_fuse::{MountOptions, mount_vfs};
 use ebb_runtime::Runtime;
@@ -237,7 +237,7 @@ impl Vfs for Bare {
         refused()
     }
 
-    async fn copy_range(&self, _: Handle, _: u64, _: Handle, _: u64, _: u64) -> Result<u64> {
+    async fn copy_range(&self, _: CopyRange) -> Result<u64> {
         refused()
     }
 

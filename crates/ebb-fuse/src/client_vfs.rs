@@ -8,8 +8,8 @@ use ebb_types::{Credentials, FileKind, InodeId, Result, WallTime, err};
 use ebb_wire::pb;
 
 use crate::vfs::{
-    Access, Allocate, Attr, DirEntry, DirPage, EntryDetail, Handle, IfLocked, Lock, NewFile, NewName, OpenMode, Place,
-    Privileges, Rename, Seek, SetAttr, StatFs, UnnamedFile, Vfs, XattrMode,
+    Access, Allocate, Attr, CopyRange, DirEntry, DirPage, EntryDetail, Handle, IfLocked, Lock, NewFile, NewName,
+    OpenMode, Place, Privileges, Rename, Seek, SetAttr, StatFs, UnnamedFile, Vfs, XattrMode,
 };
 
 /// Largest transfer size that programs are told: they allocate buffers of it.
@@ -256,15 +256,8 @@ impl Vfs for ClientVfs {
         self.client.seek(file, offset, what).await
     }
 
-    async fn copy_range(
-        &self,
-        source: Handle,
-        source_offset: u64,
-        target: Handle,
-        target_offset: u64,
-        len: u64,
-    ) -> Result<u64> {
-        self.client.copy_range(source, source_offset, target, target_offset, len).await
+    async fn copy_range(&self, copy: CopyRange) -> Result<u64> {
+        self.client.copy_range(copy).await
     }
 
     async fn set_lock(&self, inode: InodeId, lock: Lock, if_locked: IfLocked) -> Result<()> {

@@ -134,8 +134,8 @@ impl Pages {
         self.files.get(&inode).is_some_and(|file| file.cached > 0 || file.served != Served::Nothing)
     }
 
-    /// What was served so far; the kernel is about to drop it. For another mount also what went around the cache. A change by
-    /// this mount needs not ask for that, for the kernel looks through mappings before it writes around them.
+    /// What was served so far; the kernel is about to drop it. For another mount also what went around the cache. A
+    /// change by this mount needs not ask for that, for the kernel looks through mappings before it writes around them.
     pub fn take_served(&mut self, inode: InodeId, changer: Changer) -> Served {
         let Some(file) = self.files.get_mut(&inode) else { return Served::Nothing };
         let mut served = std::mem::take(&mut file.served);

@@ -1,8 +1,8 @@
 //! What a mount needs of a file system, in plain values: the seam between the kernel's shapes and Ebb's client.
 //!
-//! Everything above this trait knows FUSE and nothing of clusters; everything below knows clusters and nothing of
-//! FUSE. Operations are the client's own types, so that a request is spelled in one way only. Another way to talk to the kernel (requests over io_uring instead of reads of `/dev/fuse`) changes only what
-//! is above.
+//! Everything above this trait knows FUSE and nothing of clusters; everything below knows clusters and nothing of FUSE.
+//! Operations are the client's own types, so that a request is spelled in one way only. Another way to talk to the
+//! kernel (requests over io_uring instead of reads of `/dev/fuse`) changes only what is above.
 
 use std::future::Future;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use bytes::Bytes;
 use ebb_types::{Credentials, FileKind, InodeId, Result, WallTime};
 
 pub use ebb_client::{
-    Access, Allocate, EntryDetail, Handle, IfExists, IfLocked, Lock, LockKind, LockSort, NewFile, NewName, Place,
-    Privileges, Rename, RenameMode, Seek, SetAttr, SetTime, UnnamedFile, XattrMode,
+    Access, Allocate, CopyRange, EntryDetail, Handle, IfExists, IfLocked, Lock, LockKind, LockSort, NewFile, NewName,
+    Place, Privileges, Rename, RenameMode, Seek, SetAttr, SetTime, UnnamedFile, XattrMode,
 };
 
 /// Attributes of an inode.
@@ -200,15 +200,16 @@ pub trait Vfs: Send + Sync + 'static {
     /// Opens a file.
     fn open(&self, caller: &Credentials, inode: InodeId, mode: OpenMode)
     -> impl Future<Output = Result<Handle>> + Send;
-    /// Makes and opens a file, or opens the one that is there, as `new` says. `cut`: one that is there is cut to nothing,
-    /// with this effect on set-user-id and set-group-id.
+    /// Makes and opens a file, or opens the one that is there, as `new` says. `cut`: one that is there is cut to
+    /// nothing, with this effect on set-user-id and set-group-id.
     fn create(
         &self,
         caller: &Credentials,
         new: NewFile<'_>,
         cut: Option<Privileges>,
     ) -> impl Future<Output = Result<(Handle, Attr)>> + Send;
-    /// Makes and opens a file without a name. It is gone once it is closed, unless [`Vfs::link`] gives it a name before.
+    /// Makes and opens a file without a name. It is gone once it is closed, unless [`Vfs::link`] gives it a name
+    /// before.
     fn create_unnamed(
         &self,
         caller: &Credentials,
@@ -236,14 +237,7 @@ pub trait Vfs: Send + Sync + 'static {
     /// Next data or hole at or after `offset`; kind `NoSuchOffset` beyond the end.
     fn seek(&self, file: Handle, offset: u64, what: Seek) -> impl Future<Output = Result<u64>> + Send;
     /// Copies a range between open files; tells how many bytes, which may be fewer than `len`.
-    fn copy_range(
-        &self,
-        source: Handle,
-        source_offset: u64,
-        target: Handle,
-        target_offset: u64,
-        len: u64,
-    ) -> impl Future<Output = Result<u64>> + Send;
+    fn copy_range(&self, copy: CopyRange) -> impl Future<Output = Result<u64>> + Send;
 
     /// Takes or gives up a lock. A wait ends when the future is dropped.
     fn set_lock(&self, inode: InodeId, lock: Lock, if_locked: IfLocked) -> impl Future<Output = Result<()>> + Send;

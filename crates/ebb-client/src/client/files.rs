@@ -9,7 +9,9 @@ use ebb_wire::pb::meta_op;
 
 use super::{Client, READS_AHEAD};
 use crate::read::READ_MAX;
-use crate::types::{Access, Allocate, Handle, IfExists, NewFile, NewName, Place, Privileges, Seek, UnnamedFile};
+use crate::types::{
+    Access, Allocate, CopyRange, Handle, IfExists, NewFile, NewName, Place, Privileges, Seek, UnnamedFile,
+};
 
 impl Client {
     /// Opens a file that exists.
@@ -56,7 +58,8 @@ impl Client {
     }
 
     /// What close(2) reports: an error of earlier background work that this handle has not been told. Data goes on in
-    /// the background. A reader is told nothing, and takes the news from no writer (as Linux's NFS client, fs/nfs/file.c).
+    /// the background. A reader is told nothing, and takes the news from no writer (as Linux's NFS client,
+    /// fs/nfs/file.c).
     pub async fn flush(&self, handle: Handle) -> Result<()> {
         let file = self.shared.handles.get(handle)?;
         if file.access == Access::Read { Ok(()) } else { file.check_sticky() }
@@ -133,14 +136,8 @@ impl Client {
 
     /// Copies a range between two open files, block by block through the caches, reading ahead of what it writes;
     /// returns how many bytes.
-    pub async fn copy_range(
-        &self,
-        source: Handle,
-        source_offset: u64,
-        target: Handle,
-        target_offset: u64,
-        len: u64,
-    ) -> Result<u64> {
+    pub async fn copy_range(&self, copy: CopyRange) -> Result<u64> {
+        let CopyRange { source, source_offset, target, target_offset, len } = copy;
         let (mut done, mut asked) = (0, 0);
         let mut reads = VecDeque::new();
         loop {

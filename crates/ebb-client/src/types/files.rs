@@ -2,6 +2,8 @@
 
 use ebb_wire::pb;
 
+use super::Handle;
+
 /// What an open file may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -100,6 +102,21 @@ impl Allocate {
     pub const fn grows(self) -> bool {
         matches!(self, Self::Reserve | Self::Zero)
     }
+}
+
+/// A range to copy between two open files, as copy_file_range(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyRange {
+    /// The file that is read.
+    pub source: Handle,
+    /// First byte in it.
+    pub source_offset: u64,
+    /// The file that is written.
+    pub target: Handle,
+    /// First byte in it.
+    pub target_offset: u64,
+    /// Bytes.
+    pub len: u64,
 }
 
 /// What lseek(2) searches for.

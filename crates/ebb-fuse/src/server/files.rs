@@ -11,7 +11,8 @@ use crate::abi::request::{FileRequest, Header, Write};
 use crate::abi::{OPEN_EXEC, RELEASE_FLOCK_UNLOCK, WRITE_CACHE, WRITE_KILL_SUIDGID, fopen, privileges, reply};
 use crate::pages::Way;
 use crate::vfs::{
-    Access, Allocate, Handle, IfExists, LockSort, NewFile, NewName, OpenMode, Place, Privileges, Seek, UnnamedFile, Vfs,
+    Access, Allocate, CopyRange, Handle, IfExists, LockSort, NewFile, NewName, OpenMode, Place, Privileges, Seek,
+    UnnamedFile, Vfs,
 };
 
 /// Most bytes that one request copies: it must end well before its deadline, and the program asks again for the rest.
@@ -113,7 +114,8 @@ impl<V: Vfs> Server<V> {
                 }
                 let (source, target) = (Handle(source), Handle(target));
                 let changed = self.files.find(target).map_or(inode, |opened| opened.inode);
-                let copying = vfs.copy_range(source, source_offset, target, target_offset, len.min(COPY_MAX));
+                let copy = CopyRange { source, source_offset, target, target_offset, len: len.min(COPY_MAX) };
+                let copying = vfs.copy_range(copy);
                 let copied = self.caches.change(changed, copying).await?;
                 if wide { reply::long(copied) } else { reply::size(copied as u32) }
             }

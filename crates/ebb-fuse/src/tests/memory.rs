@@ -9,8 +9,9 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::vfs::{
-    Allocate, Attr, DirEntry, DirPage, EntryDetail, Handle, IfExists, IfLocked, Lock, LockKind, NewFile, NewName,
-    OpenMode, Place, Privileges, Rename, RenameMode, Seek, SetAttr, SetTime, StatFs, UnnamedFile, Vfs, XattrMode,
+    Allocate, Attr, CopyRange, DirEntry, DirPage, EntryDetail, Handle, IfExists, IfLocked, Lock, LockKind, NewFile,
+    NewName, OpenMode, Place, Privileges, Rename, RenameMode, Seek, SetAttr, SetTime, StatFs, UnnamedFile, Vfs,
+    XattrMode,
 };
 
 use super::memory_state::{State, acl_mode};
@@ -356,18 +357,11 @@ impl Vfs for MemoryVfs {
         state.node(number).data.seek(offset, what).ok_or_else(|| err!(NoSuchOffset, "beyond the end"))
     }
 
-    async fn copy_range(
-        &self,
-        source: Handle,
-        source_offset: u64,
-        target: Handle,
-        target_offset: u64,
-        len: u64,
-    ) -> Result<u64> {
+    async fn copy_range(&self, copy: CopyRange) -> Result<u64> {
         let mut state = self.state.lock();
-        let (source, target) = (state.file(source)?, state.file(target)?);
-        let bytes = state.node(source).data.read(source_offset, len);
-        state.write(target, target_offset, &bytes);
+        let (source, target) = (state.file(copy.source)?, state.file(copy.target)?);
+        let bytes = state.node(source).data.read(copy.source_offset, copy.len);
+        state.write(target, copy.target_offset, &bytes);
         Ok(bytes.len() as u64)
     }
 

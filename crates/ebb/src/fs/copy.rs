@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use ebb_cli::path::{EbbPath, os};
-use ebb_client::{Access, Client, Handle, IfExists, NewFile, NewName, SetAttr, SetTime};
+use ebb_client::{Access, Client, CopyRange, Handle, IfExists, NewFile, NewName, SetAttr, SetTime};
 use ebb_types::{Credentials, Error, FileKind, HostName, InodeId, Result, WallTime, bail, err};
 use ebb_wire::pb;
 use indicatif::ProgressBar;
@@ -253,7 +253,9 @@ impl Session {
         let mut done = Ok(());
         let mut offset = 0;
         while done.is_ok() && offset < attr.size {
-            match self.client.copy_range(input, offset, output, offset, (attr.size - offset).min(64 << 20)).await {
+            let len = (attr.size - offset).min(64 << 20);
+            let part = CopyRange { source: input, source_offset: offset, target: output, target_offset: offset, len };
+            match self.client.copy_range(part).await {
                 Ok(0) => break,
                 Ok(copied) => {
                     offset += copied;
