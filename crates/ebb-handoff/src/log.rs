@@ -1,7 +1,7 @@
 //! A log on a disk: two files at most, the newest written to its end.
 //!
-//! The book in memory is changed first, in the order of the queue; then the queue is written. So the book may be ahead of
-//! the disk. Every answer waits until the records that it rests on are durable.
+//! The book in memory is changed first, in the order of the queue; then the queue is written. So the book may be ahead
+//! of the disk. Every answer waits until the records that it rests on are durable.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -162,10 +162,9 @@ impl HandoffLog {
     pub async fn promise(&self, inode: InodeId, epoch: Epoch) -> Result<Vec<Logged>> {
         let (place, logged) = {
             let mut state = self.state.lock();
-            let promise = pb::LoggedFile { inode: inode.raw(), epoch: epoch.raw(), last: Vec::new() };
             state.book.apply_promise(inode, epoch);
             let logged = state.book.writes(inode).cloned().collect();
-            (self.queue(&mut state, Record::Promise(promise), Bytes::new()), logged)
+            (self.queue(&mut state, promise_of(inode, epoch), Bytes::new()), logged)
         };
         // Ordering: the writes and the promise are durable before the reader gets them. All of these writes were queued
         // before the promise.
@@ -290,12 +289,13 @@ impl Lead for HandoffLog {
     }
 }
 
+fn promise_of(inode: InodeId, epoch: Epoch) -> Record {
+    Record::Promise(pb::LoggedFile { inode: inode.raw(), epoch: epoch.raw(), last: Vec::new() })
+}
+
 /// Records that restore the book's contents.
 fn contents(book: &Book) -> Vec<Bytes> {
-    let promise = |(inode, epoch): (InodeId, Epoch)| {
-        let promise = pb::LoggedFile { inode: inode.raw(), epoch: epoch.raw(), last: Vec::new() };
-        record::encode(Record::Promise(promise), &Bytes::new())
-    };
+    let promise = |(inode, epoch)| record::encode(promise_of(inode, epoch), &Bytes::new());
     let append = |inode: InodeId, epoch: Epoch, logged: &Logged| {
         let (inode, epoch, writes) = (inode.raw(), epoch.raw(), vec![logged.write.clone()]);
         let append = pb::LogWrites { inode, epoch, writes, ..pb::LogWrites::default() };

@@ -83,8 +83,8 @@ pub(crate) fn encode(record: Record, payload: &Bytes) -> Bytes {
     parts.concat().into()
 }
 
-/// The frame of records that are synced together: parts to write one after the other, and their length. Payloads are not
-/// copied.
+/// The frame of records that are synced together: parts to write one after the other, and their length. Payloads are
+/// not copied.
 ///
 /// It is one frame with one checksum. Otherwise a crash could leave the last of several records whole behind a torn
 /// one, which would look like damage.

@@ -52,16 +52,10 @@ impl Appender {
         self.end.map_or(u64::MAX, |end| end - self.at)
     }
 
-    /// Length of the segment.
+    /// Length of the segment's file.
     #[must_use]
-    pub fn len(&self) -> u64 {
+    pub fn file_bytes(&self) -> u64 {
         self.end.unwrap_or(self.at)
-    }
-
-    /// Whether nothing lies in it.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Whether the contents on disk are known. They are unknown after a failed write or sync. Then nothing more may be
@@ -130,7 +124,7 @@ mod tests {
             let mut appender = Appender::within(file, 0, 300);
             appender.append(batch(1), 100, Sync::Now).await.unwrap();
             appender.append(batch(2), 100, Sync::Now).await.unwrap();
-            assert_eq!((appender.position(), appender.room(), appender.len()), (200, 100, 300));
+            assert_eq!((appender.position(), appender.room(), appender.file_bytes()), (200, 100, 300));
             process.crash();
             process.restart();
             let bytes = process.runtime().disk().read(Path::new(PATH)).await.unwrap();

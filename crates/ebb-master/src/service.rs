@@ -338,8 +338,8 @@ impl Front {
         Ok(done())
     }
 
-    /// Answers `SessionEnded`: a witness on the client's own host reports that its process has ended. Such a session can
-    /// hold nothing any more.
+    /// Answers `SessionEnded`: a witness on the client's own host reports that its process has ended. Such a session
+    /// can hold nothing any more.
     ///
     /// Errors: `Invalid` if the witness is on another host.
     async fn session_ended(&self, call: &pb::SessionEnded, witness: &PeerInfo) -> Result<Answer> {

@@ -198,7 +198,7 @@ impl Journal {
         // A segment without a file keeps its number: numbers have no gaps.
         if let Some(newest) = self.newest.take() {
             assert!(self.needed.last().is_none_or(|last| last.number < self.segment), "segments have an order");
-            self.needed.push(Segment { number: self.segment, bytes: newest.len() });
+            self.needed.push(Segment { number: self.segment, bytes: newest.file_bytes() });
             self.segment += 1;
         }
     }

@@ -237,7 +237,7 @@ impl Wal {
         {
             self.spare = Spare::None;
         }
-        if matches!(self.spare, Spare::None) && (now || self.newest.position() > self.newest.len() / 2) {
+        if matches!(self.spare, Spare::None) && (now || self.newest.position() > self.newest.file_bytes() / 2) {
             let next = self.segments.back().map_or(1, |newest| newest.sequence + 1);
             let fill = fill(self.runtime.clone(), self.dir.clone(), next, self.options.segment_bytes);
             self.spare = Spare::Filling(self.runtime.spawn("log-spare", fill));
