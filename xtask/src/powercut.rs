@@ -6,9 +6,9 @@
 //! byte that was not synced gets there any more. Then the processes are killed, the image is mounted again, which
 //! replays its journal, and the cluster starts from that state.
 //!
-//! [`image`] has the disks, [`cluster`] the processes, [`writer`] writes and keeps the ledger of acknowledged writes,
-//! which is in memory and so on no disk that is cut, [`record`] defines the value of each byte, [`check`] reads
-//! everything back, [`kernel`] has the two calls that std lacks.
+//! [`image`] has the disks, [`cluster`] the processes, [`kernel`] the two calls that std lacks. [`writer`] writes, and
+//! keeps the ledger of acknowledged writes in memory, so that no cut reaches it. [`record`] defines the value of each
+//! byte, and [`check`] reads everything back.
 
 mod check;
 mod cluster;

@@ -93,8 +93,8 @@ pub(crate) fn result(node: &Node, volume: u64, metablock: MetablockId, done: Res
     }
 }
 
-/// Sends what came to the first member of the chain, with the rest of it; one result for each member. `onward` makes the
-/// message for the first one.
+/// Sends what came to the first member of the chain, with the rest of it; one result for each member. `onward` makes
+/// the message for the first one.
 pub(crate) async fn forward<C: Call<Reply = pb::WriteReplicaReply>>(
     node: &Arc<Node>,
     chain: &Chain<'_>,

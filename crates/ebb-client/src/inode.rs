@@ -174,8 +174,8 @@ pub(crate) struct Core {
     pub sticky: Sticky,
     /// Handles.
     pub open_count: u32,
-    /// Whether the master counts this session among those that have it open. It is independent of `open_count`: the master hears
-    /// of the last handle's end later, or not at all.
+    /// Whether the master counts this session among those that have it open. It is independent of `open_count`: the
+    /// master hears of the last handle's end later, or not at all.
     pub registered: Registered,
     /// There is something that a commit should tell.
     pub uncommitted: bool,

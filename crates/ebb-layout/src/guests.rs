@@ -2,8 +2,8 @@
 //!
 //! The layout chooses homes among all nodes that are well, on or off, as it would at full power: so its targets hold
 //! when the power is back, in spite of writes without it. A copy whose home is off lies with an active node until then.
-//! That node is chosen here: one that has nothing to do with this metablock, on another host and in another rack if
-//! there is one, and of those the one with the fewest guests, so that no active node takes more than its share.
+//! That node is chosen here. It has nothing to do with this metablock so far. It is on another host, and in another rack if there is
+//! one. Of such nodes it is the one with the fewest guests, so that no active node takes more than its share.
 //!
 //! A copy whose home is on and overloaded ([`crate::overload`]) lies with the node that has least to write, if that is less
 //! than the mean. It could lie at home as well, so it is a guest only where nothing is given up for it: on a host of its

@@ -1,10 +1,11 @@
 //! Extra copies of often read data: "Extra copies" of `docs/protocol.md` as a fifth, small model.
 //!
-//! One metablock, whose set is one thing here (the other models show the inside of a set), one volume beside the set
-//! for an extra copy, a writer, a reader with leases and a reader without, and the master. The copy is made while
-//! others may take the lease; the lease takes the extra copy away; a replica left on the volume is found and deleted;
-//! the master forgets everything that is not in its log. Hints about extra copies, and deletions, come late and
-//! repeatedly.
+//! There is one metablock, with one volume beside its set for an extra copy. The set is one thing here: the other
+//! models show its inside. A writer, a reader with leases, a reader without and the master act on them.
+//!
+//! The copy is made while others may take the lease. The lease takes the extra copy away. A replica left on the volume
+//! is found and deleted. The master forgets everything that is not in its log. Hints about extra copies, and deletions,
+//! come late and repeatedly.
 //!
 //! | action | stands for |
 //! |---|---|

@@ -38,8 +38,8 @@ impl Client {
         self.shared.get_attr(credentials, inode).await
     }
 
-    /// Attributes that need not be asked for, and for how long at most: until a [`CacheListener`](crate::CacheListener) hears otherwise, or
-    /// this time is over.
+    /// Attributes that need not be asked for, and for how long at most: until a [`CacheListener`](crate::CacheListener)
+    /// hears otherwise, or this time is over.
     #[must_use]
     pub fn kept_attr(&self, inode: InodeId) -> Option<(pb::Attr, Duration)> {
         let left = self.shared.session.kernel_trust();
@@ -185,8 +185,8 @@ impl Client {
         self.shared.displacing(credentials, Op::Rename(op)).await
     }
 
-    /// Value of an extended attribute. Computed are `user.ebb.locations`, the replicas' hosts, and `user.ebb.power`, which
-    /// of them serve.
+    /// Value of an extended attribute. Computed are `user.ebb.locations`, the replicas' hosts, and `user.ebb.power`,
+    /// which of them serve.
     pub async fn get_xattr(&self, credentials: &Credentials, inode: InodeId, name: &[u8]) -> Result<Vec<u8>> {
         if name == LOCATIONS_XATTR {
             return self.shared.locations_text(inode).await;

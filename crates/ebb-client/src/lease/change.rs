@@ -74,7 +74,8 @@ impl Core {
         self.spoil_fetches();
     }
 
-    /// The write lease, with everything committed, is a read lease from now on. `attr`: what the master says then, if it may be kept.
+    /// The write lease, with everything committed, is a read lease from now on. `attr`: what the master says then, if
+    /// it may be kept.
     pub fn lower_lease(&mut self, attr: Option<pb::Attr>) {
         self.record_channels(); // What was granted and not written is freed.
         self.map.retain(|_, record| record.min_version() != Version::ZERO);
@@ -112,8 +113,8 @@ impl Core {
         }
     }
 
-    /// The proxy has not got the file any more, or nothing for this session. True: something that was written to it may be lost, and the handles are
-    /// told.
+    /// The proxy has not got the file any more, or nothing for this session. True: something that was written to it may
+    /// be lost, and the handles are told.
     pub fn end_sharing(&mut self, end: End, inode: InodeId) -> bool {
         let Some(sharing) = self.hold.end_stay(end) else { return false };
         let lost = end == End::Lost && sharing.is_unsynced();

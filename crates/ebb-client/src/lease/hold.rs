@@ -8,11 +8,11 @@
 //! | write | read, write | write | read | nothing, over | nothing, lost | ✗ | - |
 //! | shared | ✗ | - | ✗ | ✗ | - | ✗ | nothing |
 //!
-//! A dash means that nothing changes, and a cross that the event cannot come. `lose` and `close` come in any state: an error or
-//! a batch concerns a file whatever is held of it.
+//! A dash means that nothing changes, and a cross that the event cannot come. `lose` and `close` come in any state: an
+//! error or a batch concerns a file whatever is held of it.
 //!
-//! A file may be shared after its write lease was lost. Both are remembered then: how the last lease ended stays part of the
-//! states without a lease, until the next grant.
+//! A file may be shared after its write lease was lost. Both are remembered then: how the last lease ended stays part
+//! of the states without a lease, until the next grant.
 
 use ebb_types::Epoch;
 use ebb_wire::pb;
@@ -23,11 +23,11 @@ use crate::shared_file::sharing::{End, Sharing, Stay};
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
     state: State,
-    /// Epoch of the last write lease that went back in order. It belongs to no state: a flush asks what became of its epoch after
-    /// the next lease was granted or lost.
+    /// Epoch of the last write lease that went back in order. It belongs to no state: a flush asks what became of its
+    /// epoch after the next lease was granted or lost.
     given_back: Option<Epoch>,
-    /// The last stay of which it is known that it ended with everything synced. It belongs to no state: an answer of the proxy may
-    /// come after the next lease or the next stay began.
+    /// The last stay of which it is known that it ended with everything synced. It belongs to no state: an answer of
+    /// the proxy may come after the next lease or the next stay began.
     kept: Option<Stay>,
 }
 
@@ -65,8 +65,8 @@ struct Term {
 enum Last {
     /// Nothing that was written under it is in doubt. Epoch 0: there was none.
     Over(Epoch),
-    /// It was a write lease, and it was lost. What was sent under it may be on some members, so it is not taken up again: only a
-    /// higher epoch is good.
+    /// It was a write lease, and it was lost. What was sent under it may be on some members, so it is not taken up
+    /// again: only a higher epoch is good.
     Lost(Epoch),
 }
 
@@ -167,7 +167,8 @@ impl Hold {
         matches!(self.state, State::Nothing(_))
     }
 
-    /// Whether something goes wrong if this is forgotten: others count on a lease, or the outcome of some write is open.
+    /// Whether something goes wrong if this is forgotten: others count on a lease, or the outcome of some write is
+    /// open.
     pub fn is_needed(&self) -> bool {
         self.lease() != Lease::None || self.lost().is_some() || self.is_unsynced()
     }

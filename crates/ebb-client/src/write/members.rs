@@ -118,8 +118,8 @@ async fn chain_is_stuck(shared: &Arc<Shared>, chain: &[Hop], sent: Moment) {
     }
 }
 
-/// What was heard of each hop. The first one was reached: if another node answers for it, that has its address now, as one
-/// has after its volumes were lost.
+/// What was heard of each hop. The first one was reached: if another node answers for it, that has its address now, as
+/// one has after its volumes were lost.
 fn answers(hops: &[Hop], reply: Result<Response<pb::WriteReplicaReply>>) -> Vec<Heard> {
     let found = reply.and_then(|reply| {
         let results = reply.message.results;
