@@ -162,6 +162,9 @@ impl Run {
     }
 }
 
+/// Lines of each log that a failed test prints.
+const LINES_SHOWN: usize = 25;
+
 impl Drop for Cluster {
     fn drop(&mut self) {
         if self.dir().join("cluster.toml").exists() {
@@ -176,13 +179,19 @@ impl Drop for Cluster {
     }
 }
 
-/// The ends of the logs: they explain a failed test.
+/// Prints what the logs say of a failed test: first all warnings and errors, then the end of each log.
 fn print_logs(dir: &Path) {
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
+    let read = |entry: std::fs::DirEntry| (entry.path(), std::fs::read_to_string(entry.path()).unwrap_or_default());
+    let logs: Vec<(PathBuf, String)> = std::fs::read_dir(dir).into_iter().flatten().flatten().map(read).collect();
+    for (path, text) in &logs {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_grave = |line: &&str| [" WARN ", "ERROR ", "panicked"].iter().any(|word| line.contains(word));
+        text.lines().filter(is_grave).take(LINES_SHOWN).for_each(|line| eprintln!("{name}: {line}"));
+    }
+    for (path, text) in &logs {
         let lines: Vec<&str> = text.lines().collect();
-        eprintln!("--- {}", entry.path().display());
-        lines[lines.len().saturating_sub(25)..].iter().for_each(|line| eprintln!("{line}"));
+        eprintln!("--- {}", path.display());
+        lines[lines.len().saturating_sub(LINES_SHOWN)..].iter().for_each(|line| eprintln!("{line}"));
     }
 }
 
