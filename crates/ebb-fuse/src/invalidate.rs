@@ -32,14 +32,14 @@ pub struct Range {
     pub inode: InodeId,
     /// First byte.
     pub offset: u64,
-    /// Bytes; 0: up to the end.
-    pub len: u64,
+    /// Bytes; `None`: up to the end.
+    pub len: Option<u64>,
 }
 
 impl Range {
     /// All of a file.
     pub fn whole(inode: InodeId) -> Self {
-        Self { inode, offset: 0, len: 0 }
+        Self { inode, offset: 0, len: None }
     }
 }
 

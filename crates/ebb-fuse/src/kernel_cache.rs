@@ -165,9 +165,10 @@ impl Guard {
                     }
                     return;
                 }
-                Served::Ranges(ranges) => {
-                    ranges.into_iter().map(|(offset, len)| Range { inode: self.inode, offset, len }).collect()
-                }
+                Served::Ranges(ranges) => ranges
+                    .into_iter()
+                    .map(|(offset, len)| Range { inode: self.inode, offset, len: Some(len) })
+                    .collect(),
                 Served::Anything => vec![Range::whole(self.inode)],
             };
             let waits: Vec<_> = ranges.into_iter().map(|range| inner.invalidator.tell(range)).collect();

@@ -289,7 +289,8 @@ pub fn invalidate_range(range: Range) -> [u8; 40] {
     out[4..8].copy_from_slice(&super::NOTIFY_INVAL_INODE.to_ne_bytes());
     out[16..24].copy_from_slice(&range.inode.raw().to_ne_bytes());
     out[24..32].copy_from_slice(&range.offset.to_ne_bytes());
-    out[32..40].copy_from_slice(&range.len.to_ne_bytes());
+    // Length 0 is up to the end.
+    out[32..40].copy_from_slice(&range.len.unwrap_or(0).to_ne_bytes());
     out
 }
 
