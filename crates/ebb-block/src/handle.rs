@@ -29,7 +29,7 @@ impl Service for BlockService {
                 Method::ReadReplica => read(&node, request.decode()?).await,
                 Method::SeekReplica => reply(seek(&node, request.decode()?).await),
                 Method::DescribeReplicas => reply(describe(&node, request.decode()?).await),
-                Method::ShareTicket => reply(node.shares.ticket(&node.runtime, &request.peer.address)),
+                Method::ShortCircuitTicket => reply(node.short_circuit.ticket(&node.runtime, &request.peer.address)),
                 Method::Rest => reply(rest::rest(&node, request.decode()?).await),
                 Method::Counters => Ok(Answer::new(&counters(&node))),
                 _ => to_the_end(&node.clone(), change(node, request)).await,

@@ -21,7 +21,7 @@
 //! - `chain`: pipelined writes;
 //! - `staging` and `direct`: the bytes of direct writes, which arrive before their write;
 //! - `source`: copies from other nodes;
-//! - `share`: file descriptors for clients of the same host;
+//! - `short_circuit`: file descriptors for clients of the same host;
 //! - `register`: registration and heartbeats, the master's view of this node;
 //! - `report`: the list of all replicas on the volumes;
 //! - `identity`: the file that stores the node's id;
@@ -43,7 +43,7 @@ mod report;
 mod rest;
 mod seen;
 pub mod service;
-mod share;
+mod short_circuit;
 mod source;
 mod staging;
 mod witness;

@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use crate::excuse::{Excuse, OwnWork};
 use crate::rest::Resting;
 use crate::seen::Seen;
-use crate::share::Shares;
+use crate::short_circuit::ShortCircuit;
 use crate::staging::Staging;
 
 /// Copies from other nodes at a time; further ones wait.
@@ -54,7 +54,7 @@ pub(crate) struct Node {
     pub(crate) pulls: Arc<Semaphore>,
     /// One timing of a disk at a time.
     pub(crate) timing: Arc<Semaphore>,
-    pub(crate) shares: Shares,
+    pub(crate) short_circuit: ShortCircuit,
     pub(crate) resting: Resting,
     /// What members on other nodes have not got yet.
     pub(crate) handoff: HandoffLog,
@@ -90,7 +90,7 @@ impl Node {
             connector,
             load: AtomicU32::new(0),
             pace: Mutex::default(),
-            shares: Shares::default(),
+            short_circuit: ShortCircuit::default(),
             resting: Resting::default(),
             handoff,
             staging: Mutex::new(Staging::new(0)),

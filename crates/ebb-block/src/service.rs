@@ -17,10 +17,10 @@ use crate::identity;
 use crate::node::Node;
 use crate::patrol::{self, PatrolOptions};
 use crate::register::{self, Introduction};
-use crate::{handoff, share};
+use crate::{handoff, short_circuit};
 
 /// The socket in a node's data directory over which clients of its host get descriptors.
-const SHARE_SOCKET: &str = "share.sock";
+const SHORT_CIRCUIT_SOCKET: &str = "short-circuit.sock";
 /// The handoff log in a node's data directory. A disk keeps the name that its format began with.
 const HANDOFF_DIR: &str = "offload";
 
@@ -52,7 +52,7 @@ pub struct BlockOptions {
     /// Scrubbing in the background.
     pub patrol: PatrolOptions,
     /// Whether clients of this host may read replicas' files by themselves.
-    pub share: bool,
+    pub short_circuit: bool,
     /// How often all replicas are reported to the master again; zero: only at registration. For so long the space of a
     /// replica may be lost that a late write has made.
     pub report_every: Duration,
@@ -79,7 +79,7 @@ impl BlockOptions {
             volume: VolumeOptions::new(identity.cluster, None),
             server: ServerOptions::default(),
             patrol: PatrolOptions::default(),
-            share: true,
+            short_circuit: true,
             report_every: Duration::from_secs(3600),
             handoff_bytes_max: 64 << 20,
             staged_bytes_max: 64 << 20,
@@ -144,8 +144,8 @@ impl BlockServer {
             runtime.spawn("block-register", register::run(node.clone(), introduction, options.report_every));
         let patrol = runtime.spawn("block-patrol", patrol::run(node.clone(), options.patrol));
         let tidying = runtime.spawn("block-handoff", handoff::tidy(node.clone()));
-        let sharing = match options.share {
-            true => begin_sharing(&node, options.data_dir.join(SHARE_SOCKET)).await,
+        let sharing = match options.short_circuit {
+            true => begin_sharing(&node, options.data_dir.join(SHORT_CIRCUIT_SOCKET)).await,
             false => None,
         };
         Ok(Self { node, address, stop, serving, registering, patrol, tidying, sharing })
@@ -206,8 +206,8 @@ async fn begin_sharing(node: &Arc<Node>, path: PathBuf) -> Option<Task<()>> {
     let path = std::path::absolute(&path).unwrap_or(path);
     match node.runtime.listen_local(&path).await {
         Ok(listener) => {
-            node.shares.listen_at(path);
-            Some(node.runtime.spawn("block-share", share::serve(node.clone(), listener)))
+            node.short_circuit.listen_at(path);
+            Some(node.runtime.spawn("block-short-circuit", short_circuit::serve(node.clone(), listener)))
         }
         Err(error) => {
             tracing::warn!(%error, "clients of this host get no descriptors");

@@ -6,4 +6,4 @@ mod master;
 mod pipeline;
 mod registration;
 mod rig;
-mod shares;
+mod short_circuit;

@@ -2,7 +2,7 @@
 //!
 //! A connection that breaks proves nothing: a client may be cut off, frozen or slow, and still believe in its leases.
 //! That a process has ended is known for certain by the kernel that ran it alone, and a block server of the same host
-//! can ask that kernel. A client says on its socket which session it has (`ShareSession`); when the socket ends, its
+//! can ask that kernel. A client says on its socket which session it has (`ShortCircuitSession`); when the socket ends, its
 //! process is waited for, and once it is gone, the master is told.
 
 use std::collections::VecDeque;

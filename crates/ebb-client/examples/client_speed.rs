@@ -86,7 +86,7 @@ async fn measure(mebibytes: u64, files: u64) -> Result<()> {
                 "read by 128 KiB {what}, {how}: {:.0} MiB/s, {:.2} CPU seconds for each GiB, {} of {} by descriptor",
                 mebibytes as f64 / time,
                 per_gib(cpu),
-                reader.metrics().short_reads,
+                reader.metrics().short_circuit_reads,
                 mebibytes * 8,
             );
             reader.disconnect().await?;

@@ -10,7 +10,7 @@ pub(crate) mod returns;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 use ebb_types::{Credentials, Epoch, Error, ErrorKind, FileKind, InodeId, Result, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetMap, Op};
@@ -160,7 +160,7 @@ impl Shared {
         if mode == Lease::Write && core.is_unrecovered(grant.attr.epoch) {
             return Err(err!(Unavailable, "the lease on {} was lost while it was asked for", inode.id));
         }
-        if self.runtime.has_plant(Plant::StaleRead) {
+        if self.runtime.has_bug(SeededBug::StaleRead) {
             // With nothing to compare with, nothing that is cached is found outdated.
             core.map.clear();
         }

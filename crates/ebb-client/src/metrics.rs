@@ -41,7 +41,7 @@ metrics! {
     /// Reads that were asked of a second member because the first took long.
     hedged_reads,
     /// Reads from the files of block servers on this host.
-    short_reads,
+    short_circuit_reads,
     /// Bytes fetched before a program asked for them.
     ahead_bytes,
     /// Of these, asked for later.

@@ -7,7 +7,7 @@ pub(crate) mod gather;
 pub(crate) mod hedge;
 pub(crate) mod hopeless;
 pub(crate) mod prefetch;
-pub(crate) mod short;
+pub(crate) mod short_circuit;
 pub(crate) mod spare;
 
 use std::sync::Arc;

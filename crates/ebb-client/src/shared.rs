@@ -28,7 +28,7 @@ use crate::power::rest::Resting;
 use crate::read::cache::BlockCache;
 use crate::read::extras::Extras;
 use crate::read::hedge::Hedge;
-use crate::read::short::ShortCircuit;
+use crate::read::short_circuit::ShortCircuit;
 use crate::read::spare::Spare;
 use crate::served::Served;
 use crate::session::Session;
@@ -62,7 +62,7 @@ pub(crate) struct Shared {
     pub spare: Spare,
     /// Reads of programs that wait for members.
     pub waiting_reads: AtomicUsize,
-    pub short: ShortCircuit,
+    pub short_circuit: ShortCircuit,
     pub locks: LockWaiters,
     pub metrics: Cells,
     pub served: Served,
@@ -116,7 +116,7 @@ impl Shared {
             gray: Gray::default(),
             spare: Spare::default(),
             waiting_reads: AtomicUsize::new(0),
-            short: ShortCircuit::default(),
+            short_circuit: ShortCircuit::default(),
             locks: LockWaiters::default(),
             metrics: Cells::default(),
             served,
@@ -210,7 +210,7 @@ impl Shared {
 
     /// Closes what is open of a file's replicas on this host: its lease goes.
     pub fn close_descriptors(&self, core: &Core) {
-        self.short.close(core.map.values().map(|record| record.id));
+        self.short_circuit.close(core.map.values().map(|record| record.id));
     }
 
     /// Makes the kernel drop what it keeps of a file, and keeps its caches from being used while `guard` lives, which

@@ -13,5 +13,5 @@ mod idle;
 mod random;
 mod removed;
 mod room;
-mod short;
+mod short_circuit;
 mod sizes;

@@ -18,7 +18,7 @@ pub(crate) mod sticky;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ebb_runtime::{Moment, Plant};
+use ebb_runtime::{Moment, SeededBug};
 use ebb_types::{Credentials, Epoch, ErrorKind, Result, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Grant, Op, SetAttr};
@@ -261,7 +261,7 @@ impl Shared {
     /// Returns when everything written is synced by every member of every set, or logged for those that sleep; or tells why
     /// not, once.
     pub async fn fsync(self: &Arc<Self>, file: &OpenFile) -> Result<()> {
-        if self.runtime.has_plant(Plant::ForgetFsync) {
+        if self.runtime.has_bug(SeededBug::ForgetFsync) {
             return file.check_sticky();
         }
         if let Some(epoch) = file.pinned {

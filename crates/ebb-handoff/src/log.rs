@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use ebb_log::{Appender, GroupCommit, Lead, Place, Sync, make};
-use ebb_runtime::{Disk, OpenMode, Plant, Runtime};
+use ebb_runtime::{Disk, OpenMode, Runtime, SeededBug};
 use ebb_types::{Epoch, ErrorKind, InodeId, MetablockId, Result, bail};
 use ebb_wire::{convert, pb};
 use parking_lot::Mutex;
@@ -78,7 +78,7 @@ impl HandoffLog {
             None => {}
         }
         let log = Self {
-            sync: if runtime.has_plant(Plant::StandinUnsynced) { Sync::Skipped } else { Sync::Now },
+            sync: if runtime.has_bug(SeededBug::StandinUnsynced) { Sync::Skipped } else { Sync::Now },
             disk,
             dir: dir.to_owned(),
             bytes_max,

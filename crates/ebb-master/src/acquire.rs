@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ebb_meta::{METABLOCKS_PER_REPLY, Machine, Reply};
-use ebb_runtime::{Moment, Plant, Runtime};
+use ebb_runtime::{Moment, Runtime, SeededBug};
 use ebb_types::{Credentials, ErrorKind, FileKind, InodeId, MetablockId, Result, SessionId, bail, err};
 use ebb_wire::pb;
 use parking_lot::Mutex;
@@ -324,7 +324,7 @@ fn check_file(
     // answered.
     machine.check_is_whole(inode)?;
     if attr.nlink == 0 && !soft.leases.is_open_by(session, inode) {
-        if runtime.has_plant(Plant::OpenDisplaced) {
+        if runtime.has_bug(SeededBug::OpenDisplaced) {
             bail!(NotFound, "{inode} was removed");
         }
         if !soft.nameless.is_kept(inode, runtime.now()) {

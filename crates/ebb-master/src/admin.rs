@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 use ebb_types::{ErrorKind, HostName, InodeId, NodeId, Result, SessionId, bail, min_copies};
 use ebb_wire::pb;
 use pb::command::Command as Op;
@@ -291,8 +291,8 @@ fn absent(
 /// Holds back nodes that the master hears and the holder does not reach, so that repair does not bring them back at
 /// once.
 fn note_parted(shared: &Shared, session: SessionId, inode: InodeId, case: &Case) {
-    // The planted mistake: they are brought back at once, again and again.
-    if shared.runtime.has_plant(Plant::BringsBack) {
+    // The seeded bug: they are brought back at once, again and again.
+    if shared.runtime.has_bug(SeededBug::BringsBack) {
         return;
     }
     let mut soft = shared.soft();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_power::NodeState;
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 use ebb_types::{InodeId, MetablockId, NodeId, Result, VolumeId};
 use ebb_wire::{convert, pb};
 use pb::command::Command as Op;
@@ -199,8 +199,8 @@ fn sort_strays(
     let machine = shared.group.machine();
     let soft = shared.soft();
     let view = shared.view(&machine, &soft);
-    // The planted mistake trusts the map alone.
-    let is_by_map = shared.runtime.has_plant(Plant::MapAlone);
+    // The seeded bug trusts the map alone.
+    let is_by_map = shared.runtime.has_bug(SeededBug::MapAlone);
     let Verdict { mut gone, mut kept, mut held } = Verdict::default();
     for metablock in candidates.iter().copied() {
         let stray = match described.get(&(metablock, volume)) {

@@ -125,7 +125,7 @@ pub enum Change {
     Ended(NodeId, Duration),
 }
 
-/// A planted mistake.
+/// A seeded bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Habit {
     /// None.

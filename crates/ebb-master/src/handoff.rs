@@ -8,7 +8,7 @@ use bytes::Bytes;
 use ebb_handoff::{HandoffLog, Logged};
 use ebb_meta::Machine;
 use ebb_power::drain::{self, Ask, Owed};
-use ebb_runtime::{Plant, Runtime};
+use ebb_runtime::{Runtime, SeededBug};
 use ebb_types::{Epoch, InodeId, MetablockId, NodeId, Result, Version, bail};
 use ebb_wire::{convert, pb};
 
@@ -163,7 +163,7 @@ pub(crate) async fn gather(
         found.extend(logged.into_iter().map(|write| ((write.metablock(), write.version()), write)));
     };
     take(own);
-    if shared.runtime.has_plant(Plant::LogIgnored) {
+    if shared.runtime.has_bug(SeededBug::LogIgnored) {
         return Ok(BTreeMap::new());
     }
     if let Some(doubt) = shared.handoff.doubt() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ebb_handoff::HandoffLog;
 use ebb_meta::{Reply, SESSION_DRAWN_MIN};
 use ebb_rpc::{Answer, Connector, Counters, PeerInfo, Request, Server, Service, ServiceFuture};
-use ebb_runtime::{Plant, Runtime, Task};
+use ebb_runtime::{Runtime, SeededBug, Task};
 use ebb_types::{ErrorKind, HostName, Result, SessionId, bail};
 use ebb_wire::{Method, pb};
 use parking_lot::Mutex;
@@ -358,7 +358,7 @@ impl Front {
             let machine = shared.group.machine();
             machine.sessions().any(|(id, _, role)| id == session && role == MOUNT_ROLE)
         };
-        if has_kernel && !shared.runtime.has_plant(Plant::EndsMountAtOnce) {
+        if has_kernel && !shared.runtime.has_bug(SeededBug::EndsMountAtOnce) {
             // I-99: the kernel may answer from its pages for a while. `upkeep` ends the session after that.
             shared.soft().sessions.on_outlived(session, shared.runtime.now());
         } else {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ebb_meta::Told;
 use ebb_power::NodeState;
-use ebb_runtime::{Moment, Plant};
+use ebb_runtime::{Moment, SeededBug};
 use ebb_types::{Epoch, Error, NodeId, Result, bail, err};
 use ebb_wire::{Method, pb};
 use parking_lot::Mutex;
@@ -199,7 +199,7 @@ impl Shared {
             (machine.judge_position(applied, seen), machine.position(applied))
         };
         // I-86: an unknown position means that this log lacks acknowledged changes.
-        if matches!(verdict, Told::Known | Told::Superseded) || self.runtime.has_plant(Plant::OldMasterServes) {
+        if matches!(verdict, Told::Known | Told::Superseded) || self.runtime.has_bug(SeededBug::OldMasterServes) {
             return Ok(());
         }
         if let Some(accepting) = &mut *self.standing.accepting.lock() {
@@ -228,7 +228,8 @@ impl Shared {
     /// Returns whether the file must be recovered above `seen`, because the loss was accepted. Otherwise a higher epoch
     /// ends the service.
     pub(crate) fn hear_epoch(&self, who: impl FnOnce() -> String, seen: Epoch, given: Epoch) -> bool {
-        if seen <= given || self.group.machine().has_accepted_loss() || self.runtime.has_plant(Plant::OldMasterServes) {
+        if seen <= given || self.group.machine().has_accepted_loss() || self.runtime.has_bug(SeededBug::OldMasterServes)
+        {
             return seen > given;
         }
         if let Some(accepting) = &mut *self.standing.accepting.lock() {

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_runtime::{Moment, Plant};
+use ebb_runtime::{Moment, SeededBug};
 
 use crate::shared::Shared;
 
@@ -50,7 +50,7 @@ pub(crate) fn mark(shared: &Shared) -> Moment {
     let mut soft = shared.soft();
     let now = shared.runtime.now();
     let Some(pause) = soft.vigil.mark(now) else { return now };
-    if shared.runtime.has_plant(Plant::BlamesSilence) {
+    if shared.runtime.has_bug(SeededBug::BlamesSilence) {
         return now;
     }
     tracing::warn!(?pause, "this process did not run for a while: silence during that time does not count");

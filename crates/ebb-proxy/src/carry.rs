@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_client::{Allocate, Client, Handle, Place, Privileges, Seek, SetAttr, SetTime};
-use ebb_runtime::{Plant, Runtime};
+use ebb_runtime::{Runtime, SeededBug};
 use ebb_types::{Credentials, RequestId, Result, SessionId, WallTime, bail};
 use ebb_wire::pb;
 use ebb_wire::pb::shared_op::{self, Op};
@@ -147,13 +147,13 @@ impl Operation {
         let size_before = self.client.size_now(handle)?;
         let ticket = name.to_ticket();
         let privileges = privileges_of(apply.take_privileges);
-        let at_once = if self.runtime.has_plant(Plant::DirectHalves) { 1 } else { parts.len() };
+        let at_once = if self.runtime.has_bug(SeededBug::DirectHalves) { 1 } else { parts.len() };
         let (mut place, mut applied, mut at) = (Some(place), Ok(true), range.start);
         for parts in parts.chunks(at_once) {
             applied = self.client.apply_direct(handle, at, ticket, parts, privileges).await;
             at += parts.iter().map(|part| part.length).sum::<u64>();
             if at < range.end {
-                // Only in a world with the planted mistake.
+                // Only in a world with the seeded bug.
                 place = None;
                 self.runtime.sleep(Duration::from_millis(200)).await;
             }

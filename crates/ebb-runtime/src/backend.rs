@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ebb_types::{Result, WallTime};
 
-use crate::{Disk, Listener, LocalListener, LocalStream, Moment, Plant, Stream, Words};
+use crate::{Disk, Listener, LocalListener, LocalStream, Moment, SeededBug, Stream, Words};
 
 /// A boxed future that tasks can carry between threads.
 pub type Work<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -48,8 +48,8 @@ pub trait Backend: Send + Sync + 'static {
     fn make_words(&self, count: usize) -> Result<Words>;
     /// See [`crate::Runtime::disk`].
     fn disk(&self) -> Disk;
-    /// See [`crate::Runtime::has_plant`]. Only a virtual world has one.
-    fn plant(&self) -> Option<Plant> {
+    /// See [`crate::Runtime::has_bug`]. Only a virtual world has one.
+    fn bug(&self) -> Option<SeededBug> {
         None
     }
 }

@@ -17,8 +17,8 @@ mod conformance;
 pub mod disk;
 pub mod local;
 pub mod net;
-pub mod plant;
 pub mod real;
+pub mod seeded_bug;
 mod task;
 pub mod virt;
 
@@ -34,7 +34,7 @@ pub use disk::{ALIGNMENT, DirLock, Disk, File, FileSystem, OpenMode, Space, tran
 use ebb_types::{Result, WallTime, err};
 pub use local::{LocalListener, LocalPeer, LocalStream, Parcel, Thing, Words};
 pub use net::{Listener, ReadHalf, Stream, WriteHalf};
-pub use plant::Plant;
+pub use seeded_bug::SeededBug;
 pub use task::Task;
 
 /// A moment on a clock that goes on while the host is suspended (CLOCK_BOOTTIME), counted from an arbitrary start.
@@ -169,10 +169,10 @@ impl Runtime {
         self.backend.make_words(count)
     }
 
-    /// Whether this mistake is planted in the world. Never in the real one; see [`plant`].
+    /// Whether this bug is seeded in the world. Never in the real one; see [`seeded_bug`].
     #[must_use]
-    pub fn has_plant(&self, plant: Plant) -> bool {
-        self.backend.plant() == Some(plant)
+    pub fn has_bug(&self, bug: SeededBug) -> bool {
+        self.backend.bug() == Some(bug)
     }
 
     /// The disks of this process.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ebb_log::Sync;
-use ebb_runtime::{File, OpenMode, Plant};
+use ebb_runtime::{File, OpenMode, SeededBug};
 use ebb_types::{Error, ErrorKind, MetablockId, Result};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -22,7 +22,7 @@ use crate::latency::SMALL_BYTES;
 use crate::notice::log_stuck;
 use crate::record::{Content, Record};
 use crate::replica::{Replica, Staged};
-use crate::share::revoke_all;
+use crate::short_circuit::revoke_all;
 use crate::volume::Shared;
 use crate::write::Starving;
 
@@ -245,7 +245,7 @@ async fn append(shared: &Shared, journal: &mut Journal, batch: &[Part]) -> Resul
     batch.iter().flat_map(|part| &part.staged).for_each(|staged| body.push(&staged.record));
     shared.syncs.fetch_add(1, Ordering::Relaxed);
     let (bytes, begun) = (body.len(), shared.runtime.now());
-    let sync = if shared.runtime.has_plant(Plant::SkipFsync) { Sync::Skipped } else { Sync::Now };
+    let sync = if shared.runtime.has_bug(SeededBug::SkipFsync) { Sync::Skipped } else { Sync::Now };
     let done = journal.append(body, sync).await;
     if done.is_ok() && bytes <= SMALL_BYTES {
         let now = shared.runtime.now();

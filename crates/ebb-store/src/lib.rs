@@ -20,7 +20,7 @@
 //! Reading order:
 //! - `record` (what can happen to a replica), `state` (the effect on sums and lengths), `plan` (from a write to a
 //!   record);
-//! - `replica` (received and synced), `write`, `flush` (group commit), `read`, `share` (descriptors for readers on the
+//! - `replica` (received and synced), `write`, `flush` (group commit), `read`, `short_circuit` (descriptors for readers on the
 //!   host);
 //! - `checkpoint`, `recover` and `replay` (start), `extents` (contents merged);
 //! - then `admin`, `pull`, `scrub`, `rest`, `notice` (log messages about a full disk), `tombstones` (records of deleted
@@ -55,7 +55,7 @@ mod replay;
 mod replica;
 mod rest;
 mod scrub;
-mod share;
+mod short_circuit;
 mod space;
 mod state;
 mod tombstones;
@@ -71,6 +71,6 @@ pub use plan::Change;
 pub use pull::{Pull, PullFuture, PullSource, SourceChunks};
 pub use read::{Found, ReadChunks, ReadData};
 pub use scrub::ScrubOutcome;
-pub use share::{Reader, SharedReplica};
+pub use short_circuit::{Reader, ShortCircuitReplica};
 pub use volume::{Volume, VolumeOptions};
 pub use write::{Progress, Write};

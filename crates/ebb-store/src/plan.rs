@@ -62,8 +62,8 @@ pub(crate) enum Way {
     /// Straight to the file, beyond the end or into the free places of whole chunks; the journal gets the sums and says
     /// where they lie.
     NewSpace,
-    /// Straight over the old bytes: a planted mistake.
-    Planted,
+    /// Straight over the old bytes: a seeded bug.
+    InPlace,
 }
 
 /// The valid old bytes of chunks.
@@ -168,7 +168,7 @@ impl Change {
                     runs.data(piece.chunk, overwritten(state, piece, *sum, new, old)?, was_second != moves);
                 }
                 let content = match way {
-                    Way::NewSpace | Way::Planted => Content::Direct { offset: *offset, len },
+                    Way::NewSpace | Way::InPlace => Content::Direct { offset: *offset, len },
                     Way::Journal => Content::Data { offset: *offset, bytes: bytes.clone() },
                 };
                 (content, before.reserved)

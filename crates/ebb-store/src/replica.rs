@@ -10,7 +10,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, RwLock, oneshot};
 
 use crate::overlay::Overlay;
 use crate::record::{Content, Record, chunks_of};
-use crate::share::Reader;
+use crate::short_circuit::Reader;
 use crate::state::ReplicaState;
 
 /// A replica.

@@ -11,5 +11,5 @@ mod random;
 mod rig;
 mod room;
 mod scarce;
-mod shares;
+mod short_circuit;
 mod tombstones;

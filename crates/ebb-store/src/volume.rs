@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_runtime::{DirLock, Disk, FileSystem, OpenMode, Plant, Runtime, Space, Task};
+use ebb_runtime::{DirLock, Disk, FileSystem, OpenMode, Runtime, SeededBug, Space, Task};
 use ebb_types::{ClusterId, Error, Incarnation, MetablockId, NodeId, Result, VolumeId, bail, err};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, Semaphore};
@@ -23,7 +23,7 @@ use crate::recover::Loaded;
 use crate::replica::Replica;
 use crate::space::SpaceGauge;
 use crate::tombstones::Tombstones;
-use crate::{checkpoint, flush, recover, rest, share};
+use crate::{checkpoint, flush, recover, rest, short_circuit};
 
 /// Limit of the journal before a checkpoint, which bounds the time of the next start.
 pub const JOURNAL_BYTES_MAX: u64 = 256 << 20;
@@ -184,8 +184,8 @@ impl Volume {
     /// pass for a torn write. It never goes back, even in a crash.
     #[must_use]
     pub fn lsn(&self) -> u64 {
-        // The number means nothing if a planted mistake leaves out syncs.
-        if self.shared.runtime.has_plant(Plant::SkipFsync) {
+        // The number means nothing if a seeded bug leaves out syncs.
+        if self.shared.runtime.has_bug(SeededBug::SkipFsync) {
             return 0;
         }
         self.shared.opened_lsn.max(self.shared.last_lsn.load(Ordering::Relaxed).saturating_sub(1))
@@ -302,7 +302,7 @@ impl Volume {
         shared.closing.store(true, Ordering::Relaxed);
         rest::mark_damaged(shared).await?;
         flush::flush_all(shared).await?;
-        share::revoke_all(shared);
+        short_circuit::revoke_all(shared);
         // Synced records are put in place while the journal is held.
         drop(shared.journal.lock().await);
         rest::give_back_all(shared).await;

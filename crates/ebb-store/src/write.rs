@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ebb_runtime::{File, Plant};
+use ebb_runtime::{File, SeededBug};
 use ebb_types::{CHUNK_SIZE, Epoch, ErrorKind, Incarnation, MetablockId, Result, Version, bail};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -216,7 +216,7 @@ fn order(head: &Head, authority: Epoch, version: Version, predecessor: Version) 
 
 fn order_here(shared: &Shared, head: &Head, write: &Write) -> Result<Order> {
     let authority = write.version.epoch.max(write.authority);
-    if authority < head.promised && shared.runtime.has_plant(Plant::EpochIgnored) {
+    if authority < head.promised && shared.runtime.has_bug(SeededBug::EpochIgnored) {
         return Ok(Order::Next);
     }
     order(head, authority, write.version, write.predecessor)
@@ -354,8 +354,8 @@ fn way(shared: &Shared, live: &Live, change: &Change) -> Way {
     if is_long(change) && live.takes_direct(*offset, len) {
         return Way::NewSpace;
     }
-    match shared.runtime.has_plant(Plant::TornOverwrite) && live.overlay.is_empty() {
-        true => Way::Planted,
+    match shared.runtime.has_bug(SeededBug::TornOverwrite) && live.overlay.is_empty() {
+        true => Way::InPlace,
         false => Way::Journal,
     }
 }

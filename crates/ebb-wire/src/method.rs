@@ -130,7 +130,7 @@ methods! {
     /// Check every checksum.
     Scrub = 69, ScrubReply;
     /// Where clients of the host get descriptors.
-    ShareTicket = 70, ShareTicketReply;
+    ShortCircuitTicket = 70, ShortCircuitTicketReply;
 
     /// Take no new work, finish, sync: before sleep.
     Rest = 71, Empty;

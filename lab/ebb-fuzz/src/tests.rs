@@ -116,10 +116,10 @@ fn lists_of_nothing_are_within_their_caps() {
     println!("most: {} bytes for each: {}", most.0, most.1);
 }
 
-/// A decoder with one planted mistake behind a word that mutation finds at once.
-fn planted(decode: fn(&[u8]) -> bool) -> Target {
+/// A decoder with one seeded bug behind a word that mutation finds at once.
+fn broken(decode: fn(&[u8]) -> bool) -> Target {
     Target {
-        name: "planted",
+        name: "broken",
         source: "a test",
         cap: Cap { base: 4096, times: 4 },
         shape: Shape::Bytes,
@@ -136,7 +136,7 @@ fn length(bytes: &[u8]) -> usize {
 }
 
 fn first_fault(decode: fn(&[u8]) -> bool) -> Option<Found> {
-    command::quietly(|| run(&planted(decode), 1, 0..500, None)).faults.into_iter().next()
+    command::quietly(|| run(&broken(decode), 1, 0..500, None)).faults.into_iter().next()
 }
 
 #[test]
@@ -144,10 +144,10 @@ fn a_panic_is_found_and_comes_again() {
     let decode: fn(&[u8]) -> bool = |bytes| bytes[..length(bytes).min(bytes.len() + 1)].is_ascii();
     let found = first_fault(decode).expect("a length of more than there is");
     assert!(matches!(&found.fault, Fault::Panic(words) if words.contains("out of range")), "{found}");
-    let target = planted(decode);
+    let target = broken(decode);
     let again = mutate::input(&target, &(target.samples)(), found.seed, found.case);
     assert_eq!(again, found.bytes);
-    assert!(found.to_string().contains(&format!("replay planted 1 {}", found.case)), "{found}");
+    assert!(found.to_string().contains(&format!("replay broken 1 {}", found.case)), "{found}");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn memory_within_the_cap_is_none_of_its_business() {
 
 #[test]
 fn a_decode_that_takes_too_long_is_found() {
-    let target = planted(|bytes| {
+    let target = broken(|bytes| {
         let began = run::thread_time();
         while bytes == b"slow" && run::thread_time() - began <= run::TIME_MAX + Duration::from_millis(1) {}
         true

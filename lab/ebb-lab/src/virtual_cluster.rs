@@ -7,7 +7,7 @@ use std::ops::Range;
 use clap::Args;
 use ebb_cli::Context;
 use ebb_power::PolicyKind;
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 use ebb_types::{Result, err};
 use ebb_virtual::faults::kind::Kind;
 use ebb_virtual::power::options::{Fault, PowerOptions, SignalKind};
@@ -46,11 +46,11 @@ pub struct VirtualArgs {
     /// Power signal of all runs: constant, oscillating, falling-to-zero or renewable [default: drawn from the seed].
     #[arg(long, requires = "power")]
     signal: Option<String>,
-    /// Plant a mistake in the code, to see whether it is found: skip-fsync, stale-read, epoch-ignored, torn-overwrite,
+    /// Seed a bug in the code, to see whether it is found: skip-fsync, stale-read, epoch-ignored, torn-overwrite,
     /// early-delete, commit-unsynced or forget-fsync. With --power, standin-unsynced and log-ignored are possible too.
-    /// Only virtual clusters can have planted mistakes. A range of seeds stops at the first finding.
-    #[arg(long)]
-    plant: Option<String>,
+    /// Only virtual clusters can have seeded bugs. A range of seeds stops at the first finding.
+    #[arg(long, alias = "plant")]
+    bug: Option<String>,
 }
 
 /// Violations shown of one seed.
@@ -58,7 +58,7 @@ const SHOWN_MAX: usize = 10;
 
 /// Runs one seed or a range of them. False: a guarantee did not hold.
 pub fn run(context: &Context, args: &VirtualArgs) -> Result<bool> {
-    let plant = args.plant.as_deref().map(parse_plant).transpose()?;
+    let bug = args.bug.as_deref().map(parse_bug).transpose()?;
     let what = What::of(args)?;
     let seeds = match (args.seed, args.seeds.as_deref()) {
         (Some(seed), _) => seed..seed + 1,
@@ -66,8 +66,8 @@ pub fn run(context: &Context, args: &VirtualArgs) -> Result<bool> {
         (None, None) => return Err(err!(Invalid, "which seeds? give --seed N or --seeds FIRST..END")),
     };
     match args.seed {
-        Some(_) => Ok(run_one(context, seeds, &what, plant)),
-        None => Ok(run_range(context, seeds, args.jobs, &what, plant)),
+        Some(_) => Ok(run_one(context, seeds, &what, bug)),
+        None => Ok(run_range(context, seeds, args.jobs, &what, bug)),
     }
 }
 
@@ -96,19 +96,19 @@ impl What {
         Ok(Self::Power { policy, signal: args.signal.as_deref().map(parse_signal).transpose()? })
     }
 
-    pub(super) fn run(&self, seed: u64, plant: Option<Plant>) -> Report {
+    pub(super) fn run(&self, seed: u64, bug: Option<SeededBug>) -> Report {
         match self {
-            Self::Large => ebb_virtual::run(seed, VirtualOptions { plant, ..VirtualOptions::large(seed) }),
+            Self::Large => ebb_virtual::run(seed, VirtualOptions { bug, ..VirtualOptions::large(seed) }),
             Self::Faults(kinds) => {
                 let drawn = VirtualOptions::drawn(seed);
                 let faults = if kinds.is_empty() { drawn.faults } else { Some(kinds.clone()) };
-                ebb_virtual::run(seed, VirtualOptions { plant, faults, ..drawn })
+                ebb_virtual::run(seed, VirtualOptions { bug, faults, ..drawn })
             }
-            Self::Single => ebb_virtual::single::run(seed, SingleOptions { plant, ..SingleOptions::drawn(seed) }),
+            Self::Single => ebb_virtual::single::run(seed, SingleOptions { bug, ..SingleOptions::drawn(seed) }),
             Self::Power { policy, signal } => {
                 let drawn = PowerOptions::drawn(seed);
                 let (policy, signal) = (policy.unwrap_or(drawn.policy), signal.unwrap_or(drawn.signal));
-                ebb_virtual::power::run::run(seed, PowerOptions { policy, signal, plant, ..drawn })
+                ebb_virtual::power::run::run(seed, PowerOptions { policy, signal, bug, ..drawn })
             }
         }
     }
@@ -140,14 +140,14 @@ impl What {
     }
 }
 
-fn run_one(context: &Context, seed: Range<u64>, what: &What, plant: Option<Plant>) -> bool {
+fn run_one(context: &Context, seed: Range<u64>, what: &What, bug: Option<SeededBug>) -> bool {
     let mut good = true;
     swarm::run_each(
         seed,
         NonZeroUsize::MIN,
-        |seed| what.run(seed, plant),
+        |seed| what.run(seed, bug),
         |report| {
-            print(context, &report, what, plant);
+            print(context, &report, what, bug);
             good = report.violations.is_empty();
             Next::GoOn
         },
@@ -155,7 +155,7 @@ fn run_one(context: &Context, seed: Range<u64>, what: &What, plant: Option<Plant
     good
 }
 
-fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, what: &What, plant: Option<Plant>) -> bool {
+fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, what: &What, bug: Option<SeededBug>) -> bool {
     let bar = context.output.item_bar(seeds.end - seeds.start, "seeds");
     let (mut passed, mut failed) = (0_u64, Vec::new());
     let mut injected: BTreeMap<String, u64> = what.faults().into_iter().map(|kind| (kind, 0)).collect();
@@ -164,7 +164,7 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, what: &Wh
     swarm::run_each(
         seeds,
         jobs,
-        |seed| what.run(seed, plant),
+        |seed| what.run(seed, bug),
         |report| {
             bar.inc(1);
             for (kind, count) in &report.injected {
@@ -178,10 +178,10 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, what: &Wh
                 passed += 1;
                 return Next::GoOn;
             }
-            bar.suspend(|| print(context, &report, what, plant));
+            bar.suspend(|| print(context, &report, what, bug));
             failed.push(report.seed);
-            // For a planted mistake one finding is enough.
-            if plant.is_some() { Next::Stop } else { Next::GoOn }
+            // For a seeded bug one finding is enough.
+            if bug.is_some() { Next::Stop } else { Next::GoOn }
         },
     );
     bar.finish_and_clear();
@@ -210,7 +210,7 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, what: &Wh
     failed.is_empty()
 }
 
-pub(super) fn print(context: &Context, report: &Report, what: &What, plant: Option<Plant>) {
+pub(super) fn print(context: &Context, report: &Report, what: &What, bug: Option<SeededBug>) {
     if context.output.json() {
         context.output.print_json(&json!(report));
         return;
@@ -236,16 +236,16 @@ pub(super) fn print(context: &Context, report: &Report, what: &What, plant: Opti
         context.output.say(&format!("  VIOLATION of \"{}\": {}", violation.invariant, violation.detail));
     }
     if !report.violations.is_empty() {
-        let plant = plant.map_or_else(String::new, |plant| format!(" --plant {plant}"));
+        let bug = bug.map_or_else(String::new, |bug| format!(" --bug {bug}"));
         let arguments = what.arguments();
-        context.output.say(&format!("  replay: ebb lab virtual --seed {}{arguments}{plant}", report.seed));
+        context.output.say(&format!("  replay: ebb lab virtual --seed {}{arguments}{bug}", report.seed));
     }
 }
 
-fn parse_plant(name: &str) -> Result<Plant> {
-    Plant::from_name(name).ok_or_else(|| {
-        let names: Vec<&str> = Plant::ALL.iter().map(|plant| plant.name()).collect();
-        err!(Invalid, "--plant {name:?}: there are {}", names.join(", "))
+fn parse_bug(name: &str) -> Result<SeededBug> {
+    SeededBug::from_name(name).ok_or_else(|| {
+        let names: Vec<&str> = SeededBug::ALL.iter().map(|bug| bug.name()).collect();
+        err!(Invalid, "--bug {name:?}: there are {}", names.join(", "))
     })
 }
 
@@ -287,10 +287,10 @@ mod tests {
     }
 
     #[test]
-    fn plants_have_names() {
-        assert_eq!(parse_plant("stale-read").unwrap(), Plant::StaleRead);
+    fn seeded_bugs_have_names() {
+        assert_eq!(parse_bug("stale-read").unwrap(), SeededBug::StaleRead);
         assert_eq!(parse_signal("renewable").unwrap(), SignalKind::Renewable);
         assert!(parse_signal("tides").unwrap_err().to_string().contains("falling-to-zero"));
-        assert!(parse_plant("weed").unwrap_err().to_string().contains("skip-fsync"));
+        assert!(parse_bug("weed").unwrap_err().to_string().contains("skip-fsync"));
     }
 }

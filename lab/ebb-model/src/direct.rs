@@ -95,7 +95,7 @@ impl Bounds {
     pub const ALL: [Self; 6] = [Self::TURNS, Self::CRASHES, Self::DEATHS, Self::BOTH, Self::MEMORY, Self::AGAIN];
 }
 
-/// The model: its bounds, and the planted mistake, if there is one.
+/// The model: its bounds, and the seeded bug, if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Direct {
     /// Bounds on the number of events.
@@ -119,13 +119,13 @@ impl Direct {
         Self { bounds, variant: Variant::RollsForward, mutant: None }
     }
 
-    /// The protocol with a mistake planted, within bounds in which it shows.
+    /// The protocol with a seeded bug, within bounds in which it shows.
     #[must_use]
     pub const fn with(mutant: Mutant) -> Self {
         Self { bounds: mutant.bounds(), variant: mutant.variant(), mutant: Some(mutant) }
     }
 
-    /// Whether this mistake is planted.
+    /// Whether this is the seeded bug.
     #[must_use]
     pub fn is(&self, mutant: Mutant) -> bool {
         self.mutant == Some(mutant)

@@ -54,7 +54,7 @@ impl Bounds {
     pub const ALL: Self = Self { leases: 2, writes: 2, copies: 2, restarts: 1 };
 }
 
-/// The model: its bounds, and the planted mistake, if there is one.
+/// The model: its bounds, and the seeded bug, if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Extras {
     /// How much may happen.
@@ -70,13 +70,13 @@ impl Extras {
         Self { bounds, mutant: None }
     }
 
-    /// The protocol with a mistake planted.
+    /// The protocol with a seeded bug.
     #[must_use]
     pub const fn with(mutant: Mutant) -> Self {
         Self { bounds: Bounds::ALL, mutant: Some(mutant) }
     }
 
-    /// Whether this mistake is planted.
+    /// Whether this is the seeded bug.
     #[must_use]
     pub fn is(&self, mutant: Mutant) -> bool {
         self.mutant == Some(mutant)

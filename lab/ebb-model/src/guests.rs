@@ -8,7 +8,7 @@
 //!
 //! [`properties`] says: every recorded member has the writes that fsync acknowledged; the homes stay those that the
 //! layout chose while their nodes live; no node has, or is to have, two copies; no plan's sleep leaves only copies that
-//! sleep; and copies away from home can go home. [`mutant`] lists the mistakes that the tests plant.
+//! sleep; and copies away from home can go home. [`mutant`] lists the bugs that the tests seed.
 //!
 //! **How it follows the code.**
 //!
@@ -66,7 +66,7 @@ impl Bounds {
     pub const DEATHS: Self = Self { writes: 1, epoch: 2, switches: 1, copies: 2, deaths: 1 };
 }
 
-/// The model: its bounds, and the planted mistake, if there is one.
+/// The model: its bounds, and the seeded bug, if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Guests {
     /// How much may happen.
@@ -82,13 +82,13 @@ impl Guests {
         Self { bounds, mutant: None }
     }
 
-    /// The protocol with a mistake planted, within bounds in which it shows.
+    /// The protocol with a seeded bug, within bounds in which it shows.
     #[must_use]
     pub const fn with(mutant: Mutant) -> Self {
         Self { bounds: mutant.bounds(), mutant: Some(mutant) }
     }
 
-    /// Whether this mistake is planted.
+    /// Whether this is the seeded bug.
     #[must_use]
     pub fn is(&self, mutant: Mutant) -> bool {
         self.mutant == Some(mutant)

@@ -11,8 +11,8 @@
 //! code and this model disagree, one of the two is wrong. `docs/protocol-model.md` names the message and the module for
 //! each action.
 //!
-//! **Planted mistakes.** The model must be able to fail. [`Mutant`] lists mistakes that an engineer could make with
-//! this protocol. One line plants each of them. The tests demand that the checker finds every one. In addition,
+//! **Seeded bugs.** The model must be able to fail. [`Mutant`] lists mistakes that an engineer could make with
+//! this protocol. One line seeds each of them. The tests demand that the checker finds every one. In addition,
 //! `sometimes` properties demand that the interesting situations are reached.
 //!
 //! **What it leaves out:**
@@ -68,7 +68,7 @@ pub use state::State;
 
 use stateright::{Model, Property};
 
-/// The model: its bounds, and the planted mistake, if there is one.
+/// The model: its bounds, and the seeded bug, if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Protocol {
     /// How much may happen.
@@ -88,13 +88,13 @@ impl Protocol {
         Self { bounds, mutant: None, forgets: true, renames: true }
     }
 
-    /// The protocol with a mistake planted, within bounds in which it shows.
+    /// The protocol with a seeded bug, within bounds in which it shows.
     #[must_use]
     pub const fn with(mutant: Mutant) -> Self {
         Self { bounds: mutant.bounds(), mutant: Some(mutant), forgets: mutant.allows_forgetting(), renames: true }
     }
 
-    /// Whether this mistake is planted.
+    /// Whether this is the seeded bug.
     #[must_use]
     pub fn is(&self, mutant: Mutant) -> bool {
         self.mutant == Some(mutant)

@@ -1,8 +1,8 @@
-//! Mistakes to plant. Each changes one rule, at the one line that asks [`crate::Protocol::is`] for it.
+//! Seeded bugs. Each changes one rule, at the one line that asks [`crate::Protocol::is`] for it.
 
 use crate::Bounds;
 
-/// A planted mistake.
+/// A seeded bug.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Mutant {
     /// A member notes a promised epoch in memory only.
@@ -78,7 +78,7 @@ impl Mutant {
         Self::JudgesDuringCopy,
     ];
 
-    /// Whether the rules of [`crate::forget`] still say the truth with this mistake planted. Where in doubt they do not.
+    /// Whether the rules of [`crate::forget`] still say the truth with this seeded bug. Where in doubt they do not.
     #[must_use]
     pub const fn allows_forgetting(self) -> bool {
         matches!(

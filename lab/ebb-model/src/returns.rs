@@ -70,7 +70,7 @@ impl Bounds {
     pub const ALL: [Self; 4] = [Self::RETURNS, Self::LOSSES, Self::AGAIN, Self::FEW];
 }
 
-/// The model: its bounds, and the planted mistake, if there is one.
+/// The model: its bounds, and the seeded bug, if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Returns {
     /// How much may happen.
@@ -86,13 +86,13 @@ impl Returns {
         Self { bounds, mutant: None }
     }
 
-    /// The protocol with a mistake planted, within bounds in which it shows.
+    /// The protocol with a seeded bug, within bounds in which it shows.
     #[must_use]
     pub const fn with(mutant: Mutant) -> Self {
         Self { bounds: mutant.bounds(), mutant: Some(mutant) }
     }
 
-    /// Whether this mistake is planted.
+    /// Whether this is the seeded bug.
     #[must_use]
     pub fn is(&self, mutant: Mutant) -> bool {
         self.mutant == Some(mutant)

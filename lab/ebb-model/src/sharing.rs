@@ -8,7 +8,7 @@
 //!
 //! [`properties`] says: each write is carried out once at most, behind all writes that had been answered when it began;
 //! acknowledged writes are on disks; another client's write, once shown, never goes away; and an answered write
-//! survives the proxy. [`mutant`] lists the mistakes that the tests plant.
+//! survives the proxy. [`mutant`] lists the bugs that the tests seed.
 //!
 //! It leaves out ranges (each write goes to the end, so that one that is done twice shows), several files, and reads of
 //! a holder of an exclusive lease. Clocks appear as one assumption: a proxy that is cut off stops answering reads
@@ -65,7 +65,7 @@ impl Bounds {
     pub const READS: Self = Self { writes: 1, syncs: 0, reads: 1, epoch: 3, deaths: 1, power_cuts: 1 };
 }
 
-/// The model: its bounds, and the planted mistake, if there is one.
+/// The model: its bounds, and the seeded bug, if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Sharing {
     /// How much may happen.
@@ -83,13 +83,13 @@ impl Sharing {
         Self { bounds, mutant: None, forgets: true }
     }
 
-    /// The protocol with a mistake planted, within bounds in which it shows.
+    /// The protocol with a seeded bug, within bounds in which it shows.
     #[must_use]
     pub const fn with(mutant: Mutant) -> Self {
         Self { bounds: mutant.bounds(), mutant: Some(mutant), forgets: false }
     }
 
-    /// Whether this mistake is planted.
+    /// Whether this is the seeded bug.
     #[must_use]
     pub fn is(&self, mutant: Mutant) -> bool {
         self.mutant == Some(mutant)

@@ -9,7 +9,7 @@
 //!
 //! [`properties`] says: the writes that fsync acknowledged can be put together from the rest, after any one failure;
 //! every member has them before the file has another holder; and every node that may answer a read has them. [`mutant`]
-//! lists the mistakes that the tests plant.
+//! lists the bugs that the tests seed.
 //!
 //! **How it follows the code.**
 //!
@@ -80,7 +80,7 @@ impl Bounds {
     pub const LEASES: Self = Self { writes: 2, epoch: 3, calls: 2, sleeps: 0, losses: 0, crashes: 0 };
 }
 
-/// The model: its bounds, and the planted mistake, if there is one.
+/// The model: its bounds, and the seeded bug, if there is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Standins {
     /// How much may happen.
@@ -98,13 +98,13 @@ impl Standins {
         Self { bounds, mutant: None, reduces: true }
     }
 
-    /// The protocol with a mistake planted, within bounds in which it shows.
+    /// The protocol with a seeded bug, within bounds in which it shows.
     #[must_use]
     pub const fn with(mutant: Mutant) -> Self {
         Self { bounds: mutant.bounds(), mutant: Some(mutant), reduces: true }
     }
 
-    /// Whether this mistake is planted.
+    /// Whether this is the seeded bug.
     #[must_use]
     pub fn is(&self, mutant: Mutant) -> bool {
         self.mutant == Some(mutant)

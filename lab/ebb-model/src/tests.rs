@@ -1,4 +1,4 @@
-//! The protocol holds in every state; every planted mistake is found; the reductions change nothing.
+//! The protocol holds in every state; every seeded bug is found; the reductions change nothing.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ fn recoveries_die_and_begin_again() {
 }
 
 #[test]
-fn every_planted_mistake_is_found() {
+fn every_seeded_bug_is_found() {
     for mutant in Mutant::ALL {
         is_found(&format!("{mutant:?}"), Protocol::with(*mutant));
     }

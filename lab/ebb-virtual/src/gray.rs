@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_client::{Access, Client, NewFile};
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 use ebb_runtime::virt::{LinkOptions, World, WorldOptions};
 use ebb_types::{Credentials, InodeId, Result};
 use ebb_wire::pb;
@@ -81,8 +81,8 @@ struct Scene {
 
 /// Runs it.
 #[must_use]
-pub fn run(seed: u64, slow: Slow, plant: Option<Plant>) -> GrayReport {
-    World::run(seed, WorldOptions { plant, ..WorldOptions::default() }, |world| async move {
+pub fn run(seed: u64, slow: Slow, bug: Option<SeededBug>) -> GrayReport {
+    World::run(seed, WorldOptions { bug, ..WorldOptions::default() }, |world| async move {
         let options = VirtualOptions { block_servers: NODES, clients: 0, ..VirtualOptions::default() };
         let cluster = Cluster::start(crate::board(&world), options);
         let runtime = world.process("writer").runtime();

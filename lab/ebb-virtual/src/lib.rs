@@ -4,7 +4,7 @@
 //! - look into a service. It observes only what a client, an operator or the owner of the disks can observe;
 //! - suspend a promise. Faults keep to a budget ([`faults::budget`]) that the copies can bear.
 //!
-//! Planted mistakes ([`ebb_runtime::plant`]) test that it detects a broken promise.
+//! Seeded bugs ([`ebb_runtime::seeded_bug`]) test that it detects a broken promise.
 //!
 //! [`run`] does these steps:
 //! 1. It starts a cluster.
@@ -72,8 +72,8 @@ pub fn run(seed: u64, options: VirtualOptions) -> Report {
 /// The same, with the first events: where two runs of a seed first differ, something has escaped from the world.
 #[must_use]
 pub fn run_and_keep(seed: u64, options: VirtualOptions, kept_events_max: usize) -> (Report, Vec<Event>) {
-    let plant = options.plant;
-    let world_options = WorldOptions { panics: Panics::EndTheTask, kept_events_max, plant, ..WorldOptions::default() };
+    let bug = options.bug;
+    let world_options = WorldOptions { panics: Panics::EndTheTask, kept_events_max, bug, ..WorldOptions::default() };
     World::run(seed, world_options, |world| async move {
         let board = Board { in_turns: options.in_turns, ..board(&world) };
         let mut violations = match drive(&board, options).await {
@@ -101,7 +101,7 @@ fn report(board: &Board, violations: Vec<Violation>) -> Report {
         reads: history.reads().len() as u64,
         locks: history.holds().len() as u64,
         names: history.names().len() as u64,
-        short_reads: counts.values().map(|counts| counts.short_reads).sum(),
+        short_circuit_reads: counts.values().map(|counts| counts.short_circuit_reads).sum(),
         extra_reads: counts.values().map(|counts| counts.extra_reads).sum(),
         away_from_on: 0,
         gray: board.gray.lock().len() as u64,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 use ebb_runtime::virt::Dice;
 
 use crate::datasets::DatasetKind;
@@ -52,7 +52,7 @@ pub struct VirtualOptions {
     /// Longest pause of a worker between two operations.
     pub work_pause_max: Duration,
     /// A mistake that the code is to make, to see whether it is found.
-    pub plant: Option<Plant>,
+    pub bug: Option<SeededBug>,
 }
 
 impl Default for VirtualOptions {
@@ -78,7 +78,7 @@ impl Default for VirtualOptions {
             shares_hosts: false,
             names: false,
             work_pause_max: Duration::from_millis(150),
-            plant: None,
+            bug: None,
         }
     }
 }

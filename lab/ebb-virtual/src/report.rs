@@ -33,7 +33,7 @@ pub struct Report {
     /// Operations on names.
     pub names: u64,
     /// Reads by descriptors of a block server on the client's host, as clients counted them until shortly before their ends.
-    pub short_reads: u64,
+    pub short_circuit_reads: u64,
     /// Reads that extra copies answered, as clients counted them until shortly before their ends.
     pub extra_reads: u64,
     /// The most copies that were seen away from homes that no plan lets sleep, in runs under power.

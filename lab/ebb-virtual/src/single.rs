@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ebb_client::{Client, NewFile};
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 use ebb_runtime::virt::options::Panics;
 use ebb_runtime::virt::{Dice, World, WorldOptions};
 use ebb_types::{Credentials, InodeId, Result};
@@ -49,7 +49,7 @@ pub struct SingleOptions {
     /// Faults, one after the other.
     pub rounds: usize,
     /// A mistake that the code is to make.
-    pub plant: Option<Plant>,
+    pub bug: Option<SeededBug>,
 }
 
 impl SingleOptions {
@@ -66,7 +66,7 @@ impl SingleOptions {
             proxies: *dice.pick(&[0, 0, 1]),
             single_source: dice.chance(0.3),
             rounds: 4,
-            plant: None,
+            bug: None,
         }
     }
 }
@@ -83,7 +83,7 @@ pub(crate) struct Desk {
 /// Runs a cluster under the faults of a seed.
 #[must_use]
 pub fn run(seed: u64, options: SingleOptions) -> Report {
-    let world = WorldOptions { panics: Panics::EndTheTask, plant: options.plant, ..WorldOptions::default() };
+    let world = WorldOptions { panics: Panics::EndTheTask, bug: options.bug, ..WorldOptions::default() };
     World::run(seed, world, |world| async move {
         let board = crate::board(&world);
         let virtual_options = VirtualOptions {
@@ -92,7 +92,7 @@ pub fn run(seed: u64, options: SingleOptions) -> Report {
             proxies: options.proxies,
             clients: 0,
             racks: 2,
-            plant: options.plant,
+            bug: options.bug,
             ..VirtualOptions::default()
         };
         let cluster = Cluster::start(board.clone(), virtual_options);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ebb_runtime::{Moment, Plant};
+use ebb_runtime::{Moment, SeededBug};
 use parking_lot::Mutex;
 
 use crate::inode::Core;
@@ -50,7 +50,7 @@ impl Shared {
     /// Lowers write leases of files that nobody has used for a while, in the background.
     pub fn lower_idle_leases(self: &Arc<Self>) {
         let idle_below = self.uses.mark(self.runtime.now(), self.use_count());
-        if idle_below == 0 || self.runtime.has_plant(Plant::KeepsIdle) {
+        if idle_below == 0 || self.runtime.has_bug(SeededBug::KeepsIdle) {
             return;
         }
         let shared = self.clone();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ebb_runtime::{Moment, Plant};
+use ebb_runtime::{Moment, SeededBug};
 use ebb_types::{Epoch, InodeId};
 use ebb_wire::pb;
 
@@ -103,7 +103,7 @@ impl Shared {
                     let failing_for = now.since(*failing.get_or_insert(now));
                     let has_given_up = inode.core.lock().channels.values().any(|channel| channel.gave_up.is_some());
                     let is_late = failing_for >= self.session.deadline() || has_given_up;
-                    if is_late && !self.runtime.has_plant(Plant::KeepsForever) {
+                    if is_late && !self.runtime.has_bug(SeededBug::KeepsForever) {
                         // The writes have been tried as long before they failed. Others wait, and the programs have been told.
                         self.lose_lease(inode, &error);
                         break;

@@ -269,7 +269,7 @@ pub(crate) fn order(shared: &Shared, rule: ReadRule, record: &pb::Metablock) -> 
 
 async fn from_member(shared: &Arc<Shared>, wanted: &Wanted, member: &pb::Member, deadline: Duration) -> Result<Bytes> {
     let hop = shared.nodes.hop(member)?;
-    if let Some(data) = shared.short.read(shared, wanted, &hop).await {
+    if let Some(data) = shared.short_circuit.read(shared, wanted, &hop).await {
         return Ok(data);
     }
     let message = wanted.to_message(member.volume);

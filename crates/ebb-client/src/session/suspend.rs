@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 
 use crate::shared::Shared;
 use crate::types::CacheListener;
@@ -37,7 +37,7 @@ async fn run(shared: Arc<Shared>) {
         let before = shared.runtime.now();
         shared.runtime.sleep(PERIOD).await;
         let passed = shared.runtime.now().since(before);
-        if passed >= PERIOD + TOLERANCE && !shared.runtime.has_plant(Plant::TrustStandsStill) {
+        if passed >= PERIOD + TOLERANCE && !shared.runtime.has_bug(SeededBug::TrustStandsStill) {
             tracing::warn!(?passed, "this host or process slept: the kernel forgets what it keeps of this mount");
             forget(&shared).await;
         }

@@ -20,7 +20,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let nodes = shared.nodes.all();
         let near = nodes.iter().filter(|node| node.host == shared.options.host.as_str() && !node.address.is_empty());
         for node in near.take(WITNESSES) {
-            shared.short.introduce(&shared, &node.address).await;
+            shared.short_circuit.introduce(&shared, &node.address).await;
         }
         shared.runtime.sleep(INTERVAL).await;
     }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 use ebb_types::{ErrorKind, InodeId, Result};
 
-use super::harness::{Cluster, Heard, create, pattern, read_all, root, run_planted};
+use super::harness::{Cluster, Heard, create, pattern, read_all, root, run_with_bug};
 use crate::{Access, Client, Handle};
 
 /// Cuts a host off from all block servers and from nothing else, or mends that.
@@ -36,8 +36,8 @@ async fn reader(client: &Client, inode: InodeId) -> Handle {
 
 /// A client has synced and unsynced bytes, loses its way to all members, and goes on polling; another appends until that is
 /// done, or for 200 s. How long that took; then the network heals, and the first is told what it lost.
-fn take_from_a_client_without_members(plant: Option<Plant>) -> Option<Duration> {
-    run_planted(plant, 71, 3, |cluster| async move {
+fn take_from_a_client_without_members(bug: Option<SeededBug>) -> Option<Duration> {
+    run_with_bug(bug, 71, 3, |cluster| async move {
         let first = cluster.client("away").await;
         let other = cluster.client("h1").await;
         let (handle, inode) = create(&first, InodeId::ROOT, "file").await;
@@ -72,14 +72,14 @@ fn take_from_a_client_without_members(plant: Option<Plant>) -> Option<Duration> 
 fn a_client_that_reaches_no_member_gives_up_what_others_want() {
     let took = take_from_a_client_without_members(None).expect("it has an end");
     assert!((28..50).contains(&took.as_secs()), "members may come back for a while: {took:?}");
-    assert_eq!(take_from_a_client_without_members(Some(Plant::KeepsForever)), None);
+    assert_eq!(take_from_a_client_without_members(Some(SeededBug::KeepsForever)), None);
 }
 
 /// A writer reaches the master and one member, which is fewer than a write needs. It is told so, and the set stays what it was: whoever
 /// wants the file has it recovered from all.
 #[test]
 fn a_writer_that_reaches_one_member_alone_changes_no_set() {
-    run_planted(None, 72, 3, |cluster| async move {
+    run_with_bug(None, 72, 3, |cluster| async move {
         let first = cluster.client("away").await;
         let other = cluster.client("h1").await;
         let (handle, inode) = create(&first, InodeId::ROOT, "file").await;
@@ -110,8 +110,8 @@ fn a_writer_that_reaches_one_member_alone_changes_no_set() {
 
 /// The master gets no processor for longer than a session lives, and then for longer than a node may be silent, each time while a
 /// client has unsynced bytes. Whether that cost the client something.
-fn costs_of_a_frozen_master(plant: Option<Plant>, seed: u64) -> bool {
-    run_planted(plant, seed, 3, |cluster| async move {
+fn costs_of_a_frozen_master(bug: Option<SeededBug>, seed: u64) -> bool {
+    run_with_bug(bug, seed, 3, |cluster| async move {
         let client = cluster.client("h0").await;
         let (handle, _) = create(&client, InodeId::ROOT, "file").await;
         let session = client.session();
@@ -136,14 +136,14 @@ fn a_master_that_was_frozen_blames_nobody_for_it() {
         assert!(!costs_of_a_frozen_master(None, seed), "seed {seed}");
     }
     // It depends on which task goes on first.
-    let costs = |seed| costs_of_a_frozen_master(Some(Plant::BlamesSilence), seed);
+    let costs = |seed| costs_of_a_frozen_master(Some(SeededBug::BlamesSilence), seed);
     assert!((0..8).any(costs));
 }
 
 /// A client with a kernel reads a file and sleeps for some seconds. Whether the kernel was made to forget the file at its waking, and
 /// nothing before that.
-fn is_forgotten_after_sleep(plant: Option<Plant>) -> bool {
-    run_planted(plant, 73, 3, |cluster| async move {
+fn is_forgotten_after_sleep(bug: Option<SeededBug>) -> bool {
+    run_with_bug(bug, 73, 3, |cluster| async move {
         let (process, client) = cluster.process_with(cluster.options("h0")).await;
         let heard = Heard::default();
         client.set_listener(Arc::new(heard.clone()));
@@ -164,5 +164,5 @@ fn is_forgotten_after_sleep(plant: Option<Plant>) -> bool {
 #[test]
 fn a_kernel_whose_host_slept_forgets_what_it_kept() {
     assert!(is_forgotten_after_sleep(None));
-    assert!(!is_forgotten_after_sleep(Some(Plant::TrustStandsStill)));
+    assert!(!is_forgotten_after_sleep(Some(SeededBug::TrustStandsStill)));
 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use ebb_rpc::{Connector, Counters};
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 use ebb_types::{ErrorKind, InodeId};
 use ebb_wire::pb;
 
-use super::harness::{Cluster, create, identity, pattern, read_all, root, run, run_planted};
+use super::harness::{Cluster, create, identity, pattern, read_all, root, run, run_with_bug};
 use crate::{Access, Client, EntryDetail, Handle, UnnamedFile};
 
 /// A session lives for so long without a sign of life.
@@ -44,8 +44,8 @@ fn nobody_waits_for_a_client_that_was_killed_beside_a_block_server() {
 }
 
 /// How long another waits for the file of a mount that was killed beside a block server.
-fn wait_for_a_dead_mount(plant: Option<Plant>) -> Duration {
-    run_planted(plant, 65, 3, |cluster| async move {
+fn wait_for_a_dead_mount(bug: Option<SeededBug>) -> Duration {
+    run_with_bug(bug, 65, 3, |cluster| async move {
         let options = crate::ClientOptions { role: "mount".to_owned(), ..cluster.options("h0") };
         let (mount, client) = cluster.process_with(options).await;
         let other = cluster.client("h1").await;
@@ -65,7 +65,7 @@ fn a_mount_that_was_killed_is_waited_for_until_its_kernel_forgets() {
     let until_forgotten = trust - SESSION_TTL / 4 - Duration::from_secs(1)..trust + Duration::from_secs(2);
     let took = wait_for_a_dead_mount(None);
     assert!(until_forgotten.contains(&took), "{took:?}");
-    let took = wait_for_a_dead_mount(Some(Plant::EndsMountAtOnce));
+    let took = wait_for_a_dead_mount(Some(SeededBug::EndsMountAtOnce));
     assert!(took < until_forgotten.start, "its pages may be read until then: {took:?}");
 }
 

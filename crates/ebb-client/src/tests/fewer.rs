@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 use ebb_types::deadlines::{GOES_ON_WITHIN, LATE_WAIT};
 use ebb_types::{ErrorKind, InodeId};
 
 use super::fake_block::FakeDisk;
-use super::harness::{Blocks, Cluster, create, pattern, read_all, root, run, run_planted, run_with};
+use super::harness::{Blocks, Cluster, create, pattern, read_all, root, run, run_with, run_with_bug};
 use crate::{Access, Client, NewFile};
 
 /// How one of three nodes goes missing.
@@ -59,8 +59,8 @@ async fn until_whole(cluster: &Cluster, client: &Client, inode: InodeId) {
 
 /// One of three nodes goes missing under a writer, and for so long that it counts as dead. The longest that an operation took,
 /// or the first error.
-fn longest(missing: Missing, single_source: bool, plant: Option<Plant>) -> ebb_types::Result<Duration> {
-    run_planted(plant, 81, 3, |cluster| async move {
+fn longest(missing: Missing, single_source: bool, bug: Option<SeededBug>) -> ebb_types::Result<Duration> {
+    run_with_bug(bug, 81, 3, |cluster| async move {
         let client = cluster.client("client").await;
         let (held, inode) = create(&client, InodeId::ROOT, "held").await;
         // Up to 64 KiB each member is sent to by itself; more goes from one to the next.
@@ -119,14 +119,14 @@ fn a_member_of_three_that_goes_missing_costs_seconds_and_no_error() {
 
 #[test]
 fn a_client_that_waits_for_its_deadline_before_a_set_changes_is_found() {
-    let worst = longest(Missing::Frozen, true, Some(Plant::WaitsToGoOn));
+    let worst = longest(Missing::Frozen, true, Some(SeededBug::WaitsToGoOn));
     assert!(worst.as_ref().map_or(true, |worst| *worst > GOES_ON_WITHIN), "{worst:?}");
 }
 
 /// A writer cannot reach one node, and everybody else can, for five minutes. How often its file's set changed, and whether the
 /// writer met an error.
-fn changes_of_a_parted_set(plant: Option<Plant>) -> u64 {
-    run_planted(plant, 82, 3, |cluster| async move {
+fn changes_of_a_parted_set(bug: Option<SeededBug>) -> u64 {
+    run_with_bug(bug, 82, 3, |cluster| async move {
         let client = cluster.client("client").await;
         let (handle, inode) = create(&client, InodeId::ROOT, "file").await;
         client.write(handle, 0, pattern(1, 1000)).await.unwrap();
@@ -158,7 +158,7 @@ fn changes_of_a_parted_set(plant: Option<Plant>) -> u64 {
 fn a_set_does_not_flap_while_its_writer_cannot_reach_a_node() {
     let changes = changes_of_a_parted_set(None);
     assert!((1..=6).contains(&changes), "{changes}");
-    let brought_back = changes_of_a_parted_set(Some(Plant::BringsBack));
+    let brought_back = changes_of_a_parted_set(Some(SeededBug::BringsBack));
     assert!(brought_back > 12, "{brought_back}");
 }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use ebb_block::{BlockOptions, BlockServer};
 use ebb_master::{Master, Options};
 use ebb_rpc::{Connector, Counters, Identity, Secret};
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 use ebb_runtime::virt::{Process, World, WorldOptions};
 use ebb_types::{ClusterId, Credentials, HostName, InodeId, RackName, Result};
 use ebb_wire::pb;
@@ -61,14 +61,14 @@ pub(crate) fn run<F: Future<Output = ()>>(seed: u64, nodes: usize, test: impl Fn
     run_with(Blocks::Real, seed, nodes, test);
 }
 
-/// The same with a mistake planted, or none; what the test returns.
-pub(crate) fn run_planted<F: Future>(
-    plant: Option<Plant>,
+/// The same with a seeded bug, or none; what the test returns.
+pub(crate) fn run_with_bug<F: Future>(
+    bug: Option<SeededBug>,
     seed: u64,
     nodes: usize,
     test: impl FnOnce(Arc<Cluster>) -> F,
 ) -> F::Output {
-    World::run(seed, WorldOptions { plant, ..WorldOptions::default() }, |world| async move {
+    World::run(seed, WorldOptions { bug, ..WorldOptions::default() }, |world| async move {
         test(Arc::new(Cluster::start(world, Blocks::Real, SESSION_TTL, nodes).await)).await
     })
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 use ebb_types::InodeId;
 use ebb_wire::pb;
 
-use super::harness::{Cluster, create, pattern, read_all, root, run, run_planted};
+use super::harness::{Cluster, create, pattern, read_all, root, run, run_with_bug};
 use crate::lease::hold::Lease;
 use crate::lease::idle::may_lower;
 use crate::{Access, Client};
@@ -37,8 +37,8 @@ async fn make_files(client: &Client) -> Vec<InodeId> {
     made
 }
 
-fn write_leases_at_rest(plant: Option<Plant>) -> u64 {
-    run_planted(plant, 201, 3, |cluster| async move {
+fn write_leases_at_rest(bug: Option<SeededBug>) -> u64 {
+    run_with_bug(bug, 201, 3, |cluster| async move {
         let client = cluster.client("h0").await;
         make_files(&client).await;
         assert_eq!(write_leases(&cluster, &client).await, FILES);
@@ -50,7 +50,7 @@ fn write_leases_at_rest(plant: Option<Plant>) -> u64 {
 #[test]
 fn a_client_at_rest_holds_write_leases_only_of_files_that_are_open() {
     assert_eq!(write_leases_at_rest(None), 1);
-    assert_eq!(write_leases_at_rest(Some(Plant::KeepsIdle)), FILES);
+    assert_eq!(write_leases_at_rest(Some(SeededBug::KeepsIdle)), FILES);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_rpc::Response;
-use ebb_runtime::{Moment, Plant};
+use ebb_runtime::{Moment, SeededBug};
 use ebb_types::deadlines::{LATE_WAIT, WRITE_DEADLINE};
 use ebb_types::{Error, ErrorKind, MetablockId, Result, Version, err};
 use ebb_wire::{Call, pb};
@@ -44,7 +44,7 @@ pub(crate) async fn write(
     };
     // Cancel-safety: a member that has it answers "done" when it is sent again, to each member by itself.
     let mut results = along_chain(shared, hops, call(shared, first, &message, payload, WRITE_DEADLINE)).await;
-    if shared.runtime.has_plant(Plant::CommitUnsynced) {
+    if shared.runtime.has_bug(SeededBug::CommitUnsynced) {
         results.iter_mut().flatten().flatten().for_each(|answer| answer.synced = answer.received);
     }
     results

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ebb_runtime::{Moment, Plant};
+use ebb_runtime::{Moment, SeededBug};
 use ebb_types::deadlines::{CHOOSE_DEADLINE, PULL_DEADLINE, PULL_DEADLINE_LAST, REPLACE_PAUSE};
 use ebb_types::{Epoch, Error, ErrorKind, Result, Version, err};
 use ebb_wire::pb;
@@ -352,11 +352,11 @@ async fn choose(
     }
 }
 
-/// The planted mistake: who waits for a member gives up before the set changes.
+/// The seeded bug: who waits for a member gives up before the set changes.
 fn waits_to_go_on(target: &Target, scene: &Scene) -> bool {
     let shared = &target.shared;
     let span = shared.runtime.now().since(scene.since);
-    shared.runtime.has_plant(Plant::WaitsToGoOn) && !scene.failures.is_empty() && span < shared.session.deadline()
+    shared.runtime.has_bug(SeededBug::WaitsToGoOn) && !scene.failures.is_empty() && span < shared.session.deadline()
 }
 
 /// What is known here of those that failed.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_meta::Machine;
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 use ebb_types::{ErrorKind, InodeId, MetablockId, Result, Version, bail};
 use ebb_wire::pb;
 use pb::command::Command as Op;
@@ -215,7 +215,7 @@ async fn carry_out(shared: &Arc<Shared>, task: &Task, copy: &Copy, pulled: &Pull
         }
     }
     let (Record::Set(set) | Record::Rejoined(set, _)) = &copy.record else { return Ok(()) };
-    if shared.runtime.has_plant(Plant::EarlyDelete) {
+    if shared.runtime.has_bug(SeededBug::EarlyDelete) {
         delete_source(shared, task, copy.source).await;
     }
     // A set must not name a node that was switched off during the copy, because writers count on members that are on.
@@ -283,7 +283,7 @@ fn rate(shared: &Shared, in_progress: CopyInProgress, priority: Priority) -> u64
     in_progress.rate(of_node, shared.options.copies_per_node_max)
 }
 
-/// The planted mistake: it treats the copy as a move, and deletes the source while the record still names it.
+/// The seeded bug: it treats the copy as a move, and deletes the source while the record still names it.
 async fn delete_source(shared: &Shared, task: &Task, source: pb::Member) {
     let replica = pb::DeletedReplica { metablock: task.metablock.raw(), epoch: Some(task.epoch), life: 0 };
     let call = pb::DeleteReplicas { volume: source.volume, replicas: vec![replica] };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 use ebb_types::{HostName, NodeId, VolumeId};
 use ebb_wire::pb;
 
@@ -58,7 +58,7 @@ fn by_layout(
     // If there is no other node, the copy replaces a stray and gets another life. Waiting for the stray's deletion
     // would not help: nothing is deleted for a set that lacks copies.
     let beside = |error| {
-        if strays.is_empty() || shared.runtime.has_plant(Plant::MapAlone) {
+        if strays.is_empty() || shared.runtime.has_bug(SeededBug::MapAlone) {
             Err(error)
         } else {
             place(shared, &Need { exclude, ..need.clone() })

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_runtime::{Moment, Plant};
+use ebb_runtime::{Moment, SeededBug};
 
 use super::{extras, guests, layout, repair};
 use crate::shared::Shared;
@@ -38,7 +38,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         }
         if times.guests <= shared.runtime.now() {
             // The replicas that a home has from before its sleep are known only when it has reported.
-            let may_go_home = shared.is_safe_start() && !shared.runtime.has_plant(Plant::StaysAway);
+            let may_go_home = shared.is_safe_start() && !shared.runtime.has_bug(SeededBug::StaysAway);
             let begun = if may_go_home { away.look_around(&shared).await } else { 0 };
             times.guests = shared.runtime.now().after(if begun > 0 { SOON } else { PAUSE });
         }

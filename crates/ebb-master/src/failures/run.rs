@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 use ebb_types::{DatasetId, Incarnation, InodeId, MetablockId, NodeId, VolumeId};
 
 use super::{Census, Counting, DatasetFacts, Facts, VolumeFacts};
@@ -58,7 +58,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let took = counted.since(began);
         // Durability is restored before the layout, unless nothing more can be done for it.
         let is_calm = (census.short == 0 && census.unreachable == 0) || is_settled(&shared);
-        let may_move = is_calm && !shared.runtime.has_plant(Plant::StaysMisplaced);
+        let may_move = is_calm && !shared.runtime.has_bug(SeededBug::StaysMisplaced);
         // The number is of the previous batch, because this one is only started now.
         let begun = shared.soft().work.moved.take();
         if is_due && may_move {

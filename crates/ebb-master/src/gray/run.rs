@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ebb_runtime::{Moment, Plant, Runtime};
+use ebb_runtime::{Moment, Runtime, SeededBug};
 use ebb_types::NodeId;
 
 use super::{Change, Gray, Habit, Standing};
@@ -11,11 +11,11 @@ use crate::shared::Shared;
 use crate::view::ClusterView;
 
 impl Gray {
-    /// The decider, with the mistake that is planted in this runtime.
+    /// The decider, with the bug that is seeded in this world.
     pub(crate) fn for_runtime(runtime: &Runtime) -> Self {
-        let habits = [(Plant::NeverGray, Habit::NeverBegins), (Plant::GrayForGood, Habit::NeverEnds)];
-        let planted = habits.into_iter().find(|(plant, _)| runtime.has_plant(*plant));
-        Self::new(planted.map_or(Habit::Good, |(_, habit)| habit))
+        let habits = [(SeededBug::NeverGray, Habit::NeverBegins), (SeededBug::GrayForGood, Habit::NeverEnds)];
+        let seeded = habits.into_iter().find(|(bug, _)| runtime.has_bug(*bug));
+        Self::new(seeded.map_or(Habit::Good, |(_, habit)| habit))
     }
 }
 

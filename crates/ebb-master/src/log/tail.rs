@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use ebb_log::make;
-use ebb_runtime::{File, Plant, Runtime};
+use ebb_runtime::{File, Runtime, SeededBug};
 use ebb_types::Result;
 
 use crate::log::hint::Synced;
@@ -39,7 +39,7 @@ pub(super) async fn confirm_records(
     end: usize,
 ) -> Result<()> {
     let unproven = unproven(synced, sequence, end);
-    if unproven.is_empty() || runtime.has_plant(Plant::CacheTrusted) {
+    if unproven.is_empty() || runtime.has_bug(SeededBug::CacheTrusted) {
         return Ok(());
     }
     file.write_at(unproven.start as u64, vec![bytes.slice(unproven)]).await?;
@@ -48,7 +48,7 @@ pub(super) async fn confirm_records(
 
 /// Makes everything behind the last record zeros on the medium, torn writes included. `size` is the segment's.
 pub(super) async fn confirm_zeros(runtime: &Runtime, file: &File, end: usize, size: usize, torn: bool) -> Result<()> {
-    if !torn && runtime.has_plant(Plant::CacheTrusted) {
+    if !torn && runtime.has_bug(SeededBug::CacheTrusted) {
         return Ok(());
     }
     make::write_zeros(file, end as u64, size as u64).await?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_log::{Appender, Names, Sync, make};
-use ebb_runtime::{File, Moment, OpenMode, Plant, Runtime, Task};
+use ebb_runtime::{File, Moment, OpenMode, Runtime, SeededBug, Task};
 use ebb_types::{ClusterId, Error, ErrorKind, Result, bail};
 use raft::eraftpb::{ConfState, Entry, HardState};
 
@@ -115,7 +115,7 @@ impl Wal {
     ) -> Result<(Self, Recovered)> {
         remove_unfinished(runtime, dir).await?;
         // Ordering: a name is believed only after a sync of its directory, for the sync behind its rename may have failed.
-        if !runtime.has_plant(Plant::CacheTrusted) {
+        if !runtime.has_bug(SeededBug::CacheTrusted) {
             runtime.disk().sync_dir(dir).await?;
         }
         let names = NAMES.numbers(&runtime.disk(), dir).await?;

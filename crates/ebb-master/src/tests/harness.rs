@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ebb_rpc::{Channel, Connector, Counters, Identity, Secret};
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 use ebb_runtime::virt::{Process, World, WorldOptions};
 use ebb_types::{ClusterId, Epoch, HostName, Result, Version};
 use ebb_wire::pb;
@@ -36,17 +36,17 @@ pub(crate) fn identity() -> Identity {
 
 /// Runs a test in a world with `nodes` fakes that have all reported.
 pub(crate) fn with_cluster<F: Future<Output = ()>>(seed: u64, nodes: usize, test: impl FnOnce(Cluster) -> F) {
-    with_planted(None, seed, nodes, test);
+    with_bug(None, seed, nodes, test);
 }
 
-/// Runs a test with or without a planted mistake, and returns its result.
-pub(crate) fn with_planted<F: Future>(
-    plant: Option<Plant>,
+/// Runs a test with or without a seeded bug, and returns its result.
+pub(crate) fn with_bug<F: Future>(
+    bug: Option<SeededBug>,
     seed: u64,
     nodes: usize,
     test: impl FnOnce(Cluster) -> F,
 ) -> F::Output {
-    World::run(seed, WorldOptions { plant, ..WorldOptions::default() }, |world| async move {
+    World::run(seed, WorldOptions { bug, ..WorldOptions::default() }, |world| async move {
         let process = world.process("m");
         let mut cluster = Cluster { world, master: None, process, fakes: Vec::new(), clients: AtomicU64::new(0) };
         cluster.start_master().await;

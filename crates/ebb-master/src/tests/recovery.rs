@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 use ebb_types::{Epoch, Version};
 use ebb_wire::pb;
 use pb::LeaseMode::{LeaseRead, LeaseWrite};
 
-use super::harness::{Cluster, TestClient, held, with_cluster, with_planted};
+use super::harness::{Cluster, TestClient, held, with_bug, with_cluster};
 
 /// A file that a session made, wrote to each member up to these seqs, and left when it died.
 async fn abandoned(cluster: &Cluster, seqs: [u64; 3]) -> (pb::Attr, pb::Metablock) {
@@ -236,8 +236,8 @@ fn who_was_left_out_and_missed_a_write_gets_a_copy() {
 
 /// A node is replaced while it is dead, and returns when only one of the other members is left. Its replica is in no
 /// set, and is one of two copies. Returns the number of replicas that it was asked to delete.
-fn deletions_while_copies_lack(plant: Option<Plant>) -> usize {
-    with_planted(plant, 30, 4, |cluster| async move {
+fn deletions_while_copies_lack(bug: Option<SeededBug>) -> usize {
+    with_bug(bug, 30, 4, |cluster| async move {
         let (attr, block) = abandoned(&cluster, [3, 3, 3]).await;
         let client = cluster.watcher().await;
         settled(&cluster, &client, attr.inode).await;
@@ -263,5 +263,5 @@ fn deletions_while_copies_lack(plant: Option<Plant>) -> usize {
 #[test]
 fn what_is_in_no_set_is_kept_while_the_set_lacks_copies() {
     assert_eq!(deletions_while_copies_lack(None), 0);
-    assert!(deletions_while_copies_lack(Some(Plant::MapAlone)) > 0);
+    assert!(deletions_while_copies_lack(Some(SeededBug::MapAlone)) > 0);
 }

@@ -7,7 +7,7 @@ use ebb_wire::pb;
 use pb::LeaseMode::LeaseRead;
 use pb::explain_copies::What;
 
-use super::harness::{Cluster, DEADLINE, TestClient, held, with_cluster, with_planted};
+use super::harness::{Cluster, DEADLINE, TestClient, held, with_bug, with_cluster};
 
 async fn files(cluster: &Cluster, count: usize) -> (TestClient, Vec<(pb::Attr, pb::Metablock)>) {
     let client = cluster.client().await;
@@ -145,7 +145,7 @@ fn why_copies_do_not_move_is_told() {
 fn what_was_placed_when_a_drain_began_leaves_the_node_too() {
     let mut raced = 0;
     for seed in 330..336 {
-        raced += with_planted(None, seed, 4, |cluster| async move {
+        raced += with_bug(None, seed, 4, |cluster| async move {
             let (channel, _) = cluster.channel();
             let node = cluster.fakes[0].held.lock().node;
             let drain = pb::DrainNode { node, undo: false };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ebb_types::ErrorKind;
 
-use crate::Plant;
+use crate::SeededBug;
 use crate::net::UNACKNOWLEDGED_MAX;
 
 /// How a world behaves.
@@ -33,7 +33,7 @@ pub struct WorldOptions {
     /// Events that [`crate::virt::World::events`] keeps; none unless a difference is looked for.
     pub kept_events_max: usize,
     /// A mistake that the code under test is to make.
-    pub plant: Option<Plant>,
+    pub bug: Option<SeededBug>,
 }
 
 impl Default for WorldOptions {
@@ -50,7 +50,7 @@ impl Default for WorldOptions {
             polls_per_moment_max: 20_000_000,
             panics: Panics::EndTheWorld,
             kept_events_max: 0,
-            plant: None,
+            bug: None,
         }
     }
 }

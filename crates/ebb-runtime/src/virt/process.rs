@@ -17,7 +17,7 @@ use super::net::{self, End, HostId, Network};
 use super::options::{DiskFaults, DiskOptions, PlannedFault};
 use super::world::World;
 use crate::backend::{Backend, Work};
-use crate::{Disk, Listener, LocalListener, LocalStream, Moment, Plant, Runtime, Stream, Words};
+use crate::{Disk, Listener, LocalListener, LocalStream, Moment, Runtime, SeededBug, Stream, Words};
 
 /// The shortest sleep.
 const SLEEP_MIN_NS: u64 = 1_000;
@@ -293,7 +293,7 @@ pub(super) struct VirtualBackend {
     dice: Mutex<Dice>,
     executor: Arc<Executor>,
     network: Arc<Network>,
-    plant: Option<Plant>,
+    bug: Option<SeededBug>,
 }
 
 impl VirtualBackend {
@@ -315,7 +315,7 @@ impl VirtualBackend {
             dice: Mutex::new(Dice::new(world.seed(), &format!("random {name} {life}"))),
             executor: world.executor().clone(),
             network: world.network().clone(),
-            plant: world.options().plant,
+            bug: world.options().bug,
         }))
     }
 
@@ -365,8 +365,8 @@ impl Backend for VirtualBackend {
         self.dice.lock().fill(out);
     }
 
-    fn plant(&self) -> Option<Plant> {
-        self.plant
+    fn bug(&self) -> Option<SeededBug> {
+        self.bug
     }
 
     fn listen<'a>(&'a self, address: &'a str) -> Work<'a, Result<Listener>> {

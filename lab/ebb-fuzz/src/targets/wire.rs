@@ -120,14 +120,14 @@ pub(super) const SHARE: Target = Target {
     cap: Cap { base: 16 << 10, times: 160 },
     shape: Shape::Message(0),
     cases: 10_000,
-    decode: |bytes| pb::ShareRequest::decode(bytes).is_ok() | pb::ShareReply::decode(bytes).is_ok(),
+    decode: |bytes| pb::ShortCircuitRequest::decode(bytes).is_ok() | pb::ShortCircuitReply::decode(bytes).is_ok(),
     samples: || {
-        let opened = pb::ShareOpened {
+        let opened = pb::ShortCircuitOpened {
             request: 3,
-            runs: vec![pb::ShareRun { offset: 1, at: 2, length: 3 }; 3],
+            runs: vec![pb::ShortCircuitRun { offset: 1, at: 2, length: 3 }; 3],
             ..Default::default()
         };
-        let reply = pb::ShareReply { kind: Some(pb::share_reply::Kind::Opened(opened)) };
+        let reply = pb::ShortCircuitReply { kind: Some(pb::short_circuit_reply::Kind::Opened(opened)) };
         vec![reply.encode_to_vec(), vec![10, 4, 8, 1, 16, 2]]
     },
     repair: nothing,

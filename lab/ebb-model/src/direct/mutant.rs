@@ -1,8 +1,8 @@
-//! Mistakes to plant. Each changes one rule, at the one line that asks [`Direct::is`](super::Direct::is) for it.
+//! Seeded bugs. Each changes one rule, at the one line that asks [`Direct::is`](super::Direct::is) for it.
 
 use super::{Bounds, Variant};
 
-/// A planted mistake.
+/// A seeded bug.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Mutant {
     /// A member that has lost the put bytes reports that it has applied them.

@@ -1,4 +1,4 @@
-//! Direct writes keep their promises in every state; every planted mistake is found.
+//! Direct writes keep their promises in every state; every seeded bug is found.
 
 use super::{Bounds, Direct, Mutant};
 use crate::explore::{holds_and_reaches, is_found};
@@ -48,7 +48,7 @@ fn a_recovery_that_completes_writes_leaves_halves_where_members_forget_and_of_wh
 }
 
 #[test]
-fn every_planted_mistake_is_found() {
+fn every_seeded_bug_is_found() {
     for mutant in Mutant::ALL {
         is_found(&format!("{mutant:?}"), Direct::with(*mutant));
     }

@@ -1,6 +1,6 @@
-//! Mistakes to plant. Each changes one rule, at the one line that asks [`Extras::is`](super::Extras::is) for it.
+//! Seeded bugs. Each changes one rule, at the one line that asks [`Extras::is`](super::Extras::is) for it.
 
-/// A planted mistake.
+/// A seeded bug.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Mutant {
     /// A write lease leaves the extra copy recorded.

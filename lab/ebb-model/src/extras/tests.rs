@@ -1,4 +1,4 @@
-//! Extra copies keep the promises to readers in every state; every planted mistake is found.
+//! Extra copies keep the promises to readers in every state; every seeded bug is found.
 
 use super::{Bounds, Extras, Mutant};
 use crate::explore::{holds_and_reaches, is_found};
@@ -9,7 +9,7 @@ fn extra_copies_come_and_go_and_nobody_reads_what_is_old() {
 }
 
 #[test]
-fn every_planted_mistake_is_found() {
+fn every_seeded_bug_is_found() {
     for mutant in Mutant::ALL {
         is_found(&format!("{mutant:?}"), Extras::with(*mutant));
     }

@@ -1,8 +1,8 @@
-//! Mistakes to plant. Each changes one rule, at the one line that asks [`Guests::is`](crate::guests::Guests::is) for it.
+//! Seeded bugs. Each changes one rule, at the one line that asks [`Guests::is`](crate::guests::Guests::is) for it.
 
 use crate::guests::Bounds;
 
-/// A planted mistake.
+/// A seeded bug.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Mutant {
     /// The replica that a home had before it was switched off counts when it is on again.

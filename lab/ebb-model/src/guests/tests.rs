@@ -1,4 +1,4 @@
-//! Copies away from home lose nothing and come home; every planted mistake is found.
+//! Copies away from home lose nothing and come home; every seeded bug is found.
 
 use super::{Bounds, Guests, Mutant};
 use crate::explore::{each_case_holds, holds_and_reaches, is_found};
@@ -24,7 +24,7 @@ fn a_node_dies_while_copies_are_away() {
 }
 
 #[test]
-fn every_planted_mistake_is_found() {
+fn every_seeded_bug_is_found() {
     for mutant in Mutant::ALL {
         is_found(&format!("{mutant:?}"), Guests::with(*mutant));
     }

@@ -1,6 +1,6 @@
-//! Mistakes to plant. Each changes one rule, at the one line that asks [`Opens::is`](super::Opens::is) for it.
+//! Seeded bugs. Each changes one rule, at the one line that asks [`Opens::is`](super::Opens::is) for it.
 
-/// A planted mistake.
+/// A seeded bug.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Mutant {
     /// A client that is asked answers only if it believes that it counts as having the file open.

@@ -1,4 +1,4 @@
-//! A client that has a file open keeps it, and others do not, in every state; every planted mistake is found.
+//! A client that has a file open keeps it, and others do not, in every state; every seeded bug is found.
 
 use super::{Bounds, Mutant, Opens};
 use crate::explore::{holds_and_reaches, is_found};
@@ -9,7 +9,7 @@ fn what_is_open_is_there_and_what_is_not_is_freed() {
 }
 
 #[test]
-fn every_planted_mistake_is_found() {
+fn every_seeded_bug_is_found() {
     for mutant in Mutant::ALL {
         is_found(&format!("{mutant:?}"), Opens::with(*mutant));
     }

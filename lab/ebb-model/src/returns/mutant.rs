@@ -1,8 +1,8 @@
-//! Mistakes to plant. Each changes one rule, at the one line that asks [`Returns::is`](super::Returns::is) for it.
+//! Seeded bugs. Each changes one rule, at the one line that asks [`Returns::is`](super::Returns::is) for it.
 
 use super::Bounds;
 
-/// A planted mistake.
+/// A seeded bug.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Mutant {
     /// Every replica that the map does not name is deleted, without regard to the content of the set.

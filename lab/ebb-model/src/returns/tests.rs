@@ -1,4 +1,4 @@
-//! Returns keep their promises in every state; every planted mistake is found.
+//! Returns keep their promises in every state; every seeded bug is found.
 
 use super::{Bounds, Mutant, Returns};
 use crate::explore::{holds_and_reaches, is_found};
@@ -28,7 +28,7 @@ fn there_are_as_many_nodes_as_copies() {
 }
 
 #[test]
-fn every_planted_mistake_is_found() {
+fn every_seeded_bug_is_found() {
     for mutant in Mutant::ALL {
         is_found(&format!("{mutant:?}"), Returns::with(*mutant));
     }

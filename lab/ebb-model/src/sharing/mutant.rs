@@ -1,8 +1,8 @@
-//! Mistakes to plant. Each changes one rule, at the one line that asks [`Sharing::is`](crate::sharing::Sharing::is) for it.
+//! Seeded bugs. Each changes one rule, at the one line that asks [`Sharing::is`](crate::sharing::Sharing::is) for it.
 
 use crate::sharing::Bounds;
 
-/// A planted mistake.
+/// A seeded bug.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Mutant {
     /// The proxy carries a repeated request out again.

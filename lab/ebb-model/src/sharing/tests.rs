@@ -1,4 +1,4 @@
-//! The protocol of shared files holds in every state; every planted mistake is found; forgetting changes nothing.
+//! The protocol of shared files holds in every state; every seeded bug is found; forgetting changes nothing.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ fn what_others_wrote_is_shown_while_the_proxy_is_lost() {
 }
 
 #[test]
-fn every_planted_mistake_is_found() {
+fn every_seeded_bug_is_found() {
     for mutant in Mutant::ALL {
         is_found(&format!("{mutant:?}"), Sharing::with(*mutant));
     }

@@ -1,9 +1,9 @@
-//! Mistakes to plant. Each changes one rule, at the one line that asks [`Standins::is`](crate::standins::Standins::is)
+//! Seeded bugs. Each changes one rule, at the one line that asks [`Standins::is`](crate::standins::Standins::is)
 //! for it.
 
 use crate::standins::Bounds;
 
-/// A planted mistake.
+/// A seeded bug.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Mutant {
     /// fsync returns when one log has it.

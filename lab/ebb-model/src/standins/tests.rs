@@ -1,4 +1,4 @@
-//! Writes logged for sleeping members are never lost; every planted mistake is found.
+//! Writes logged for sleeping members are never lost; every seeded bug is found.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ fn the_next_holder_logs_too() {
 }
 
 #[test]
-fn every_planted_mistake_is_found() {
+fn every_seeded_bug_is_found() {
     for mutant in Mutant::ALL {
         is_found(&format!("{mutant:?}"), Standins::with(*mutant));
     }

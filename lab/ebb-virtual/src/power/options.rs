@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ebb_layout::LayoutKind;
 use ebb_power::PolicyKind;
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 use ebb_runtime::virt::Dice;
 
 /// How the supply goes.
@@ -147,7 +147,7 @@ pub struct PowerOptions {
     /// Programs use a few names of one directory, too.
     pub names: bool,
     /// A mistake that the code is to make, to see whether it is found.
-    pub plant: Option<Plant>,
+    pub bug: Option<SeededBug>,
 }
 
 impl PowerOptions {
@@ -174,7 +174,7 @@ impl PowerOptions {
             bursts: Dice::new(seed, "bursts").chance(0.4),
             kept: None,
             names: Dice::new(seed, "names").chance(0.5),
-            plant: None,
+            bug: None,
         }
     }
 }

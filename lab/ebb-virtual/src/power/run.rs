@@ -88,7 +88,7 @@ struct Scene {
 /// Runs a cluster that follows its power under the faults of a seed.
 #[must_use]
 pub fn run(seed: u64, options: PowerOptions) -> Report {
-    let world_options = WorldOptions { panics: Panics::EndTheTask, plant: options.plant, ..WorldOptions::default() };
+    let world_options = WorldOptions { panics: Panics::EndTheTask, bug: options.bug, ..WorldOptions::default() };
     World::run(seed, world_options, |world| async move {
         let mut report = Report { seed, ..Report::default() };
         match Scene::set_up(&world, options).await {

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::time::Duration;
 
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 
 use crate::faults::kind::Kind;
 use crate::swarm::{self, Next};
@@ -71,14 +71,14 @@ fn a_seed_gives_the_same_run_twice() {
     assert_ne!(run(7, options.clone()).trace_hash, run(8, options).trace_hash);
 }
 
-/// The invariants that a planted mistake breaks in the first of these seeds that notices by one of `invariants`.
+/// The invariants that a seeded bug breaks in the first of these seeds that notices by one of `invariants`.
 fn noticed(mistake: &Mistake, seeds: Range<u64>) -> Vec<&'static str> {
-    let Mistake { plant, faults, invariants } = *mistake;
+    let Mistake { bug, faults, invariants } = *mistake;
     let mut noticed = Vec::new();
     let options = |seed| {
         let drawn = VirtualOptions::drawn(seed);
         let faults = faults.map(<[Kind]>::to_vec).or(drawn.faults.clone());
-        VirtualOptions { plant: Some(plant), faults, ..drawn }
+        VirtualOptions { bug: Some(bug), faults, ..drawn }
     };
     swarm::run_all(seeds, NonZeroUsize::MIN, options, |report| {
         noticed = report.violations.iter().map(|violation| violation.invariant).collect();
@@ -88,37 +88,37 @@ fn noticed(mistake: &Mistake, seeds: Range<u64>) -> Vec<&'static str> {
 }
 
 #[test]
-fn mistakes_that_are_planted_are_found() {
+fn seeded_bugs_are_found() {
     for mistake in MISTAKES {
         let found = noticed(mistake, 0..200);
-        assert!(found.iter().any(|broken| mistake.invariants.contains(broken)), "{}: {found:?}", mistake.plant);
+        assert!(found.iter().any(|broken| mistake.invariants.contains(broken)), "{}: {found:?}", mistake.bug);
     }
 }
 
-/// A planted mistake, and how it is found.
+/// A seeded bug, and how it is found.
 struct Mistake {
-    plant: Plant,
+    bug: SeededBug,
     /// Faults that it takes to be noticed; none: any.
     faults: Option<&'static [Kind]>,
     invariants: &'static [&'static str],
 }
 
-const fn found_by(plant: Plant, invariants: &'static [&'static str]) -> Mistake {
-    Mistake { plant, faults: None, invariants }
+const fn found_by(bug: SeededBug, invariants: &'static [&'static str]) -> Mistake {
+    Mistake { bug, faults: None, invariants }
 }
 
 const MISTAKES: &[Mistake] = &[
-    found_by(Plant::SkipFsync, &["healthy", "synced", "fresh"]),
-    found_by(Plant::StaleRead, &["fresh", "atomic"]),
+    found_by(SeededBug::SkipFsync, &["healthy", "synced", "fresh"]),
+    found_by(SeededBug::StaleRead, &["fresh", "atomic"]),
     // It takes a holder that writes after its lease was given to another: one seed of seven, and of all faults one of
     // two hundred. Members that differ for good are also never healthy in the eyes of fsck.
     Mistake {
-        plant: Plant::EpochIgnored,
+        bug: SeededBug::EpochIgnored,
         faults: Some(&[Kind::Oversleep]),
         invariants: &["synced", "fresh", "healthy"],
     },
-    found_by(Plant::TornOverwrite, &["synced", "torn", "healthy"]),
-    found_by(Plant::EarlyDelete, &["synced", "healthy", "disks"]),
-    found_by(Plant::CommitUnsynced, &["synced", "fresh", "healthy"]),
-    found_by(Plant::ForgetFsync, &["fresh"]),
+    found_by(SeededBug::TornOverwrite, &["synced", "torn", "healthy"]),
+    found_by(SeededBug::EarlyDelete, &["synced", "healthy", "disks"]),
+    found_by(SeededBug::CommitUnsynced, &["synced", "fresh", "healthy"]),
+    found_by(SeededBug::ForgetFsync, &["fresh"]),
 ];

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 
 use super::cluster::good;
 use crate::VirtualOptions;
@@ -49,10 +49,10 @@ fn where_nothing_or_everything_is_slow_nothing_is_gray() {
 
 #[test]
 fn a_master_that_never_judges_or_never_forgives_is_found() {
-    for (plant, sentence) in [(Plant::NeverGray, "took"), (Plant::GrayForGood, "is called gray")] {
-        let report = run(0, Slow::Disk(500.0), Some(plant));
+    for (bug, sentence) in [(SeededBug::NeverGray, "took"), (SeededBug::GrayForGood, "is called gray")] {
+        let report = run(0, Slow::Disk(500.0), Some(bug));
         let is_found = report.violations.iter().any(|violation| violation.detail.contains(sentence));
-        assert!(is_found, "{plant}: {report:?}");
+        assert!(is_found, "{bug}: {report:?}");
     }
 }
 

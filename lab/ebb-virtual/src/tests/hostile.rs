@@ -157,7 +157,7 @@ async fn call_everything(enemy: &mut Enemy) {
     enemy.send(pb::PutStaged::default()).await;
     enemy.send(pb::ReadStaged::default()).await;
     enemy.send(pb::DropStaged::default()).await;
-    enemy.send(pb::ShareTicket::default()).await;
+    enemy.send(pb::ShortCircuitTicket::default()).await;
     enemy.send(pb::RaftMessage::default()).await;
     enemy.send(pb::ClusterStatus::default()).await;
     enemy.send(pb::DescribePower::default()).await;

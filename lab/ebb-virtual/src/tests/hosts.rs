@@ -25,7 +25,7 @@ fn hosts_with_two_roles_that_fail_as_one_keep_every_promise() {
     swarm::run_all(3000..3008, NonZeroUsize::MIN, options, |report| {
         good(&report);
         hosts += report.injected.get("host").copied().unwrap_or_default();
-        short += report.short_reads;
+        short += report.short_circuit_reads;
         firm += report.firm;
         Next::GoOn
     });

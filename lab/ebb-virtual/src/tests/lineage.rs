@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_client::{Access, Client, NewFile};
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 use ebb_runtime::virt::{World, WorldOptions};
 use ebb_types::{Credentials, ErrorKind, InodeId, Result};
 use ebb_wire::pb;
@@ -76,8 +76,8 @@ fn block_servers(cluster: &Cluster) -> Vec<Member> {
 
 /// A master's disk is put back as it was before the last writes: in the middle of a run of the master, or before its
 /// last start. Returns the results of later reads, and the master's status.
-fn put_master_back(seed: u64, restarted: bool, plant: Option<Plant>) -> (Result<(u8, u8)>, pb::ClusterStatusReply) {
-    World::run(seed, WorldOptions { plant, ..WorldOptions::default() }, |world| async move {
+fn put_master_back(seed: u64, restarted: bool, bug: Option<SeededBug>) -> (Result<(u8, u8)>, pb::ClusterStatusReply) {
+    World::run(seed, WorldOptions { bug, ..WorldOptions::default() }, |world| async move {
         let cluster = start(&world);
         let master = cluster.members()[0].clone();
         on_host(&world, &cluster, "one", |client| async move { write(&client, "f", b'a').await }).await.unwrap();
@@ -120,7 +120,7 @@ fn an_old_master_serves_nothing() {
 #[test]
 fn an_old_master_that_serves_is_found() {
     for seed in 0..2 {
-        let (seen, told) = put_master_back(seed, seed % 2 == 0, Some(Plant::OldMasterServes));
+        let (seen, told) = put_master_back(seed, seed % 2 == 0, Some(SeededBug::OldMasterServes));
         assert!(!keeps_its_word(&seen, &told), "seed {seed}: {seen:?}");
     }
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::time::Duration;
 
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 
 use super::cluster::good;
 use crate::swarm::{self, Next};
@@ -43,8 +43,8 @@ fn names_are_linearizable_whatever_fails() {
 #[test]
 fn an_open_that_misses_a_file_whose_name_was_taken_is_found() {
     let found = (0..5).any(|seed| {
-        let planted = VirtualOptions { plant: Some(Plant::OpenDisplaced), ..options(seed) };
-        run(seed, planted).violations.iter().any(|violation| violation.invariant == "linear")
+        let seeded = VirtualOptions { bug: Some(SeededBug::OpenDisplaced), ..options(seed) };
+        run(seed, seeded).violations.iter().any(|violation| violation.invariant == "linear")
     });
     assert!(found, "no seed shows it");
 }

@@ -1,4 +1,4 @@
-//! The oracle finds nothing in a file system that keeps its promises, and each planted bug in one that does not.
+//! The oracle finds nothing in a file system that keeps its promises, and each seeded bug in one that does not.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ fn kept_promises_raise_no_alarm() {
 }
 
 #[test]
-fn every_planted_bug_is_found() {
+fn every_seeded_bug_is_found() {
     for (bug, invariant) in [
         (Bug::Loss, "fresh"),
         (Bug::Tear, "torn"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ebb_layout::LayoutKind;
 use ebb_power::PolicyKind;
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 
 use crate::Report;
 use crate::power::options::{Fault, PowerOptions, SignalKind};
@@ -77,12 +77,12 @@ fn a_seed_of_power_gives_the_same_run_twice() {
 #[test]
 fn mistakes_with_stand_ins_are_found() {
     // Writes that a log lost are missing from a read, or the recovery that knows of them waits for ever.
-    for (plant, seeds) in [(Plant::StandinUnsynced, 0..200), (Plant::LogIgnored, 0..200)] {
+    for (bug, seeds) in [(SeededBug::StandinUnsynced, 0..200), (SeededBug::LogIgnored, 0..200)] {
         let mut found = false;
         // Nodes that take turns cause much logging. Unsynced logged writes are lost when the log's machine and the
         // writers lose their power at once.
         let options = |seed| PowerOptions {
-            plant: Some(plant),
+            bug: Some(bug),
             policy: PolicyKind::BlinkCircular,
             signal: SignalKind::Constant,
             faults: vec![Fault::AlwaysOnAndWriters, Fault::Node],
@@ -99,7 +99,7 @@ fn mistakes_with_stand_ins_are_found() {
                 if found { Next::Stop } else { Next::GoOn }
             },
         );
-        assert!(found, "{plant}");
+        assert!(found, "{bug}");
     }
 }
 
@@ -134,11 +134,11 @@ fn after_failures_every_node_has_its_share_again() {
 #[test]
 fn copies_that_stay_off_their_layout_are_found() {
     let mut found = false;
-    let plant = Some(Plant::StaysMisplaced);
+    let bug = Some(SeededBug::StaysMisplaced);
     swarm::run_each(
         0..100,
         NonZeroUsize::MIN,
-        |seed| run(seed, PowerOptions { plant, ..layout_under_failures(seed, LayoutKind::Geared) }),
+        |seed| run(seed, PowerOptions { bug, ..layout_under_failures(seed, LayoutKind::Geared) }),
         |report| {
             found = report.violations.iter().any(|violation| violation.invariant == "placed");
             if found { Next::Stop } else { Next::GoOn }
@@ -150,7 +150,7 @@ fn copies_that_stay_off_their_layout_are_found() {
 #[test]
 fn copies_that_stay_away_are_found() {
     let mut found = false;
-    let options = |seed| PowerOptions { plant: Some(Plant::StaysAway), ..PowerOptions::drawn(seed) };
+    let options = |seed| PowerOptions { bug: Some(SeededBug::StaysAway), ..PowerOptions::drawn(seed) };
     swarm::run_each(
         0..200,
         NonZeroUsize::MIN,

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 
 use crate::single::{SingleOptions, run};
 use crate::swarm::{self, Next};
@@ -26,8 +26,8 @@ fn one_impaired_block_server_keeps_nobody_waiting() {
 #[test]
 fn a_client_that_waits_until_its_deadline_is_found() {
     let found = (0..20).any(|seed| {
-        let planted = SingleOptions { plant: Some(Plant::WaitsToGoOn), ..SingleOptions::drawn(seed) };
-        run(seed, planted).violations.iter().any(|violation| violation.invariant == "available")
+        let seeded = SingleOptions { bug: Some(SeededBug::WaitsToGoOn), ..SingleOptions::drawn(seed) };
+        run(seed, seeded).violations.iter().any(|violation| violation.invariant == "available")
     });
     assert!(found, "no seed shows it");
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::time::Duration;
 
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 
 use super::cluster::good;
 use crate::faults::kind::Kind;
@@ -69,7 +69,7 @@ fn direct_writes_that_are_made_by_halves_are_found() {
         direct_bytes_min: 1,
         fault_pause: Duration::ZERO,
         work_pause_max: Duration::from_millis(40),
-        plant: Some(Plant::DirectHalves),
+        bug: Some(SeededBug::DirectHalves),
         ..VirtualOptions::drawn(seed)
     };
     let mut broken = Vec::new();

@@ -7,7 +7,7 @@ use ebb_block::{BlockOptions, BlockServer};
 use ebb_client::{Client, ClientOptions};
 use ebb_master::Master;
 use ebb_rpc::{Connector, Counters};
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 use ebb_runtime::virt::{Dice, Process, World, WorldOptions};
 use ebb_types::{ErrorKind, HostName, RackName, Result};
 use ebb_wire::pb;
@@ -147,8 +147,8 @@ struct Outcome {
 }
 
 /// One cluster, then two masters with a half of the block servers each, writes on both sides, and then they meet.
-fn run(seed: u64, parted: Parted, meeting: Meeting, plant: Option<Plant>) -> Outcome {
-    World::run(seed, WorldOptions { plant, ..WorldOptions::default() }, |world| async move {
+fn run(seed: u64, parted: Parted, meeting: Meeting, bug: Option<SeededBug>) -> Outcome {
+    World::run(seed, WorldOptions { bug, ..WorldOptions::default() }, |world| async move {
         let mut dice = world.dice("two masters");
         let nodes: Vec<Process> = (1..=NODES).map(|number| world.process(&format!("h{number}"))).collect();
         let (left, right) = nodes.split_at(NODES / 2);
@@ -275,6 +275,6 @@ fn of_two_masters_on_copies_of_a_log_one_serves_once_they_have_met() {
 
 #[test]
 fn two_masters_that_both_go_on_are_found() {
-    let outcome = run(0, Parted::ByNetwork, Meeting::NodeAtFirst, Some(Plant::OldMasterServes));
+    let outcome = run(0, Parted::ByNetwork, Meeting::NodeAtFirst, Some(SeededBug::OldMasterServes));
     assert!(!check(&outcome).is_empty(), "no check finds it");
 }

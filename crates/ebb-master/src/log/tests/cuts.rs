@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use ebb_runtime::Plant;
+use ebb_runtime::SeededBug;
 use ebb_runtime::virt::{DiskWork, PlannedFault, PowerCut, Process, World, WorldOptions};
 
 use super::*;
 
 const DIR: &str = "/log";
 
-/// Runs a test with a process on a disk of its own and a log's directory, with a mistake planted or none.
-fn on_a_disk<F: Future>(seed: u64, plant: Option<Plant>, test: impl FnOnce(World, Process) -> F) -> F::Output {
-    World::run(seed, WorldOptions { plant, ..WorldOptions::default() }, |world| async move {
+/// Runs a test with a process on a disk of its own and a log's directory, with a seeded bug or none.
+fn on_a_disk<F: Future>(seed: u64, bug: Option<SeededBug>, test: impl FnOnce(World, Process) -> F) -> F::Output {
+    World::run(seed, WorldOptions { bug, ..WorldOptions::default() }, |world| async move {
         let process = world.process("m");
         process.runtime().disk().create_dir_all(DIR.as_ref()).await.unwrap();
         test(world, process).await
@@ -167,10 +167,10 @@ fn what_may_be_in_the_cache_alone_is_not_believed() {
         let wrong = on_a_disk(seed, None, after_an_unsynced_name);
         assert_eq!(wrong, None, "seed {seed}: a name");
     }
-    let plant = Some(Plant::CacheTrusted);
-    assert!((0..16).any(|seed| on_a_disk(seed, plant, after_a_failed_sync).is_some()), "a batch");
-    assert!((0..16).any(|seed| on_a_disk(seed, plant, after_unsynced_zeros).is_some()), "zeros");
-    assert!((0..16).any(|seed| on_a_disk(seed, plant, after_an_unsynced_name).is_some()), "a name");
+    let bug = Some(SeededBug::CacheTrusted);
+    assert!((0..16).any(|seed| on_a_disk(seed, bug, after_a_failed_sync).is_some()), "a batch");
+    assert!((0..16).any(|seed| on_a_disk(seed, bug, after_unsynced_zeros).is_some()), "zeros");
+    assert!((0..16).any(|seed| on_a_disk(seed, bug, after_an_unsynced_name).is_some()), "a name");
 }
 
 /// Whether it is done within the next few microseconds.

@@ -1,19 +1,19 @@
-//! Planted mistakes: wrong behaviour on demand, so that a checker can prove that it would notice.
+//! Seeded bugs: wrong behaviour on demand, so that a checker can prove that it would notice.
 //!
-//! The code that decides asks [`crate::Runtime::has_plant`] at the line where the mistake would be made. A mistake is
-//! planted in a world, never in a process: only [`crate::virt::WorldOptions`] has a place for it. The back end for
+//! The code that decides asks [`crate::Runtime::has_bug`] at the line where the mistake would be made. A bug is
+//! seeded in a world, never in a process: only [`crate::virt::WorldOptions`] has a place for it. The back end for
 //! Linux has none and answers "no" to every question, so no option, message, environment or file can bring one into a
 //! real cluster.
 
 use std::fmt;
 
-macro_rules! plants {
+macro_rules! seeded_bugs {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
-        /// A mistake that can be planted.
+        /// A bug that can be seeded.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-        pub enum Plant { $($(#[$doc])* $name,)* }
+        pub enum SeededBug { $($(#[$doc])* $name,)* }
 
-        impl Plant {
+        impl SeededBug {
             /// Every one.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
@@ -26,7 +26,7 @@ macro_rules! plants {
     };
 }
 
-plants! {
+seeded_bugs! {
     /// A volume answers "synced" without a sync of its journal.
     SkipFsync = "skip-fsync";
     /// A client trusts cached bytes without regard to the version that its new lease brings.
@@ -80,15 +80,15 @@ plants! {
     BringsBack = "brings-back";
 }
 
-impl Plant {
+impl SeededBug {
     /// The one of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|plant| plant.name() == name)
+        Self::ALL.iter().copied().find(|bug| bug.name() == name)
     }
 }
 
-impl fmt::Display for Plant {
+impl fmt::Display for SeededBug {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }

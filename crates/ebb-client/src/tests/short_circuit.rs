@@ -44,14 +44,14 @@ fn a_replica_on_the_own_host_is_read_from_its_file() {
     run(21, 3, |cluster| async move {
         let Read { _one, two, inode, data, .. } = written_and_read(&cluster, 4 * METABLOCK).await;
         let metrics = two.metrics();
-        assert!(metrics.short_reads >= 16, "{metrics:?}");
+        assert!(metrics.short_circuit_reads >= 16, "{metrics:?}");
         assert_eq!((metrics.failed_reads, metrics.corrupt_reads), (0, 0));
 
         // Who has no server on its host goes over the network.
         let three = cluster.client_with(forgetful(cluster.options("client"))).await;
         let reader = open(&three, inode).await;
         assert_eq!(read_all(&three, reader).await.unwrap(), &data[..]);
-        assert_eq!(three.metrics().short_reads, 0);
+        assert_eq!(three.metrics().short_circuit_reads, 0);
     });
 }
 
@@ -77,7 +77,10 @@ fn what_others_write_is_seen_at_once() {
             }
         }
         let metrics = two.metrics();
-        assert!(metrics.short_reads > 0 && metrics.failed_reads == 0 && metrics.corrupt_reads == 0, "{metrics:?}");
+        assert!(
+            metrics.short_circuit_reads > 0 && metrics.failed_reads == 0 && metrics.corrupt_reads == 0,
+            "{metrics:?}"
+        );
     });
 }
 
@@ -85,15 +88,15 @@ fn what_others_write_is_seen_at_once() {
 fn the_end_of_the_server_ends_its_descriptors() {
     run(23, 3, |cluster| async move {
         let Read { _one, two, reader, data, .. } = written_and_read(&cluster, METABLOCK).await;
-        let before = two.metrics().short_reads;
+        let before = two.metrics().short_circuit_reads;
         assert!(before > 0);
         cluster.kill_node(1);
         assert_eq!(read_all(&two, reader).await.unwrap(), &data[..]);
-        assert_eq!(two.metrics().short_reads, before, "a dead server's files are not read");
+        assert_eq!(two.metrics().short_circuit_reads, before, "a dead server's files are not read");
         cluster.restart_node(1).await;
         cluster.world.sleep(Duration::from_secs(20)).await;
         assert_eq!(read_all(&two, reader).await.unwrap(), &data[..]);
-        assert!(two.metrics().short_reads > before, "and those of the next one are");
+        assert!(two.metrics().short_circuit_reads > before, "and those of the next one are");
     });
 }
 
@@ -116,6 +119,6 @@ fn damage_in_the_file_is_not_shown() {
 fn a_server_without_descriptors_is_read_over_the_network() {
     run_with(Blocks::Fake, 25, 3, |cluster| async move {
         let Read { _one, two, .. } = written_and_read(&cluster, METABLOCK).await;
-        assert_eq!(two.metrics().short_reads, 0);
+        assert_eq!(two.metrics().short_circuit_reads, 0);
     });
 }

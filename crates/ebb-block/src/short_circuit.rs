@@ -1,7 +1,7 @@
 //! Short-circuit reads: clients of this host get replicas' descriptors over a Unix socket, and read them by themselves.
 //!
 //! ```text
-//!  client ── ShareTicket (authenticated channel) ──► server:  path of the socket, ticket
+//!  client ── ShortCircuitTicket (authenticated channel) ──► server:  path of the socket, ticket
 //!         ── hello(ticket) ── Unix socket ─────────►          welcome, and the memory with the slots
 //!         ── open(metablock, min_version) ─────────►          opened(slot, grant, version, sums), and the file
 //!         ◄─ revoked(slot) ─────────────────────────          the slot was cleared before any byte changed
@@ -20,8 +20,8 @@ use std::time::Duration;
 use ebb_runtime::{LocalListener, LocalStream, Moment, Parcel, Runtime, Thing, Words};
 use ebb_store::Reader;
 use ebb_types::{ErrorKind, MetablockId, Result, bail, err};
-use ebb_wire::pb::share_reply::Kind as ReplyKind;
-use ebb_wire::pb::share_request::Kind as RequestKind;
+use ebb_wire::pb::short_circuit_reply::Kind as ReplyKind;
+use ebb_wire::pb::short_circuit_request::Kind as RequestKind;
 use ebb_wire::{Message, convert, pb};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, mpsc};
@@ -47,7 +47,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// What a block server knows of its host's clients.
 #[derive(Debug)]
-pub(crate) struct Shares {
+pub(crate) struct ShortCircuit {
     /// Where it listens; none if it does not.
     path: Mutex<Option<PathBuf>>,
     tickets: Mutex<BTreeMap<[u8; 16], Given>>,
@@ -62,21 +62,21 @@ struct Given {
     to: String,
 }
 
-impl Default for Shares {
+impl Default for ShortCircuit {
     fn default() -> Self {
         let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         Self { path: Mutex::default(), tickets: Mutex::default(), connections }
     }
 }
 
-impl Shares {
+impl ShortCircuit {
     /// From now on there is somebody who listens.
     pub(crate) fn listen_at(&self, path: PathBuf) {
         *self.path.lock() = Some(path);
     }
 
     /// Lets one connection in.
-    pub(crate) fn ticket(&self, runtime: &Runtime, to: &str) -> Result<pb::ShareTicketReply> {
+    pub(crate) fn ticket(&self, runtime: &Runtime, to: &str) -> Result<pb::ShortCircuitTicketReply> {
         let Some(path) = self.path.lock().clone() else {
             bail!(Unsupported, "this block server gives no descriptors");
         };
@@ -91,7 +91,7 @@ impl Shares {
         }
         tickets.insert(ticket, Given { at: runtime.now(), to: to.to_owned() });
         let path = path.to_str().ok_or_else(|| err!(Unsupported, "the socket's path is no text"))?;
-        Ok(pb::ShareTicketReply { path: path.to_owned(), ticket: ticket.to_vec() })
+        Ok(pb::ShortCircuitTicketReply { path: path.to_owned(), ticket: ticket.to_vec() })
     }
 
     fn redeem(&self, runtime: &Runtime, ticket: &[u8]) -> Result<()> {
@@ -117,9 +117,9 @@ pub(crate) async fn serve(node: Arc<Node>, listener: LocalListener) {
     loop {
         match listener.accept().await {
             Ok(stream) => {
-                let Ok(place) = node.shares.connections.clone().try_acquire_owned() else { continue };
+                let Ok(place) = node.short_circuit.connections.clone().try_acquire_owned() else { continue };
                 let served = node.clone();
-                node.runtime.spawn("share-connection", async move {
+                node.runtime.spawn("short-circuit-connection", async move {
                     let _place = place;
                     if let Err(error) = connection(served, stream).await {
                         tracing::debug!(%error, "a client of this host");
@@ -140,16 +140,16 @@ async fn connection(node: Arc<Node>, mut stream: LocalStream) -> Result<()> {
     let Some(RequestKind::Hello(hello)) = hello.map(decode).transpose()? else {
         bail!(Protocol, "a client of this host began without a ticket");
     };
-    node.shares.redeem(&node.runtime, &hello.ticket)?;
+    node.short_circuit.redeem(&node.runtime, &hello.ticket)?;
     let words = node.runtime.make_words(SLOTS * SLOT_WORDS)?;
     let table = Arc::new(Table { words: words.clone(), cells: Mutex::default(), news: Notify::new() });
-    let welcome = pb::ShareWelcome { boot: node.boot.raw() };
+    let welcome = pb::ShortCircuitWelcome { boot: node.boot.raw() };
     stream.write.send(parcel(ReplyKind::Welcome(welcome), vec![Thing::Words(words)])).await?;
 
     let (replies, outgoing) = mpsc::channel(OPENS_AT_ONCE);
     let sent = table.clone();
     let mut write = stream.write;
-    let sender = node.runtime.spawn("share-sender", async move {
+    let sender = node.runtime.spawn("short-circuit-sender", async move {
         // A client that is gone is noticed by the reading side.
         let _ = send_all(&mut write, &sent, outgoing).await;
     });
@@ -174,7 +174,7 @@ async fn requests(
             RequestKind::Open(open) => {
                 let place = places.clone().acquire_owned().await.expect("never closed");
                 let (node, table, replies) = (node.clone(), table.clone(), replies.clone());
-                node.runtime.clone().spawn("share-open", async move {
+                node.runtime.clone().spawn("short-circuit-open", async move {
                     // The connection may have ended meanwhile.
                     let _ = replies.send(open_replica(&node, &table, open).await).await;
                     drop(place);
@@ -203,7 +203,7 @@ async fn send_all(
             },
         };
         for (slot, grant) in table.take_revoked() {
-            let revoked = pb::ShareRevoked { slot: slot as u64, grant };
+            let revoked = pb::ShortCircuitRevoked { slot: slot as u64, grant };
             write.send(parcel(ReplyKind::Revoked(revoked), Vec::new())).await?;
         }
         if let Some(reply) = reply {
@@ -212,12 +212,14 @@ async fn send_all(
     }
 }
 
-async fn open_replica(node: &Node, table: &Arc<Table>, open: pb::ShareOpen) -> Parcel {
+async fn open_replica(node: &Node, table: &Arc<Table>, open: pb::ShortCircuitOpen) -> Parcel {
     let opened = async {
         let volume = node.volume(open.volume)?;
         let slot = table.take_slot()?;
         let reader: Weak<dyn Reader> = Arc::downgrade(&(slot.clone() as Arc<dyn Reader>));
-        let replica = volume.share(MetablockId::new(open.metablock), convert::version(open.min_version), reader).await;
+        let replica = volume
+            .open_short_circuit(MetablockId::new(open.metablock), convert::version(open.min_version), reader)
+            .await;
         let replica = replica.inspect_err(|_| table.close(slot.index, slot.grant))?;
         table.words.store(slot.index * SLOT_WORDS + 1, replica.version.epoch.raw());
         table.words.store(slot.index * SLOT_WORDS + 2, replica.version.seq);
@@ -225,7 +227,7 @@ async fn open_replica(node: &Node, table: &Arc<Table>, open: pb::ShareOpen) -> P
     };
     match opened.await {
         Ok((slot, replica)) => {
-            let opened = pb::ShareOpened {
+            let opened = pb::ShortCircuitOpened {
                 request: open.request,
                 failure: None,
                 slot: slot.index as u64,
@@ -241,23 +243,23 @@ async fn open_replica(node: &Node, table: &Arc<Table>, open: pb::ShareOpen) -> P
             let error: ebb_types::Error = error;
             let failure = Some(pb::Failure::from(&error));
             parcel(
-                ReplyKind::Opened(pb::ShareOpened { request: open.request, failure, ..Default::default() }),
+                ReplyKind::Opened(pb::ShortCircuitOpened { request: open.request, failure, ..Default::default() }),
                 Vec::new(),
             )
         }
     }
 }
 
-fn run(offset: u64, at: u64, length: u64) -> pb::ShareRun {
-    pb::ShareRun { offset, at, length }
+fn run(offset: u64, at: u64, length: u64) -> pb::ShortCircuitRun {
+    pb::ShortCircuitRun { offset, at, length }
 }
 
 fn parcel(kind: ReplyKind, things: Vec<Thing>) -> Parcel {
-    Parcel { bytes: pb::ShareReply { kind: Some(kind) }.encode_to_vec().into(), things }
+    Parcel { bytes: pb::ShortCircuitReply { kind: Some(kind) }.encode_to_vec().into(), things }
 }
 
 fn decode(parcel: Parcel) -> Result<RequestKind> {
-    let request = pb::ShareRequest::decode(parcel.bytes);
+    let request = pb::ShortCircuitRequest::decode(parcel.bytes);
     let kind = request.ok().and_then(|request| request.kind).filter(|_| parcel.things.is_empty());
     kind.ok_or_else(|| err!(Protocol, "a client of this host sent no request"))
 }

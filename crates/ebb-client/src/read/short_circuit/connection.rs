@@ -9,8 +9,8 @@ use bytes::Bytes;
 use ebb_runtime::local::{LocalRead, LocalWrite};
 use ebb_runtime::{File, Moment, Parcel, Runtime, Thing, Words};
 use ebb_types::{Result, Version, bail, err};
-use ebb_wire::pb::share_reply::Kind as ReplyKind;
-use ebb_wire::pb::share_request::Kind as RequestKind;
+use ebb_wire::pb::short_circuit_reply::Kind as ReplyKind;
+use ebb_wire::pb::short_circuit_request::Kind as RequestKind;
 use ebb_wire::{Message, convert, pb};
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -61,7 +61,7 @@ enum Entry {
 #[derive(Debug)]
 struct Opened {
     file: File,
-    reply: pb::ShareOpened,
+    reply: pb::ShortCircuitOpened,
 }
 
 /// A replica whose file is open.
@@ -71,7 +71,7 @@ pub(super) struct Replica {
     pub version: Version,
     pub length: u64,
     pub checksums: Vec<u32>,
-    runs: Vec<pb::ShareRun>,
+    runs: Vec<pb::ShortCircuitRun>,
     key: Key,
     slot: u64,
     grant: u64,
@@ -101,7 +101,7 @@ impl Replica {
 impl Drop for Replica {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.upgrade() {
-            connection.send(RequestKind::Close(pb::ShareClose { slot: self.slot, grant: self.grant }));
+            connection.send(RequestKind::Close(pb::ShortCircuitClose { slot: self.slot, grant: self.grant }));
         }
     }
 }
@@ -110,9 +110,9 @@ impl Connection {
     /// Gets a ticket over the network, where both sides have proved who they are, and connects.
     pub async fn open(shared: &Arc<Shared>, address: &str) -> Result<Arc<Self>> {
         let runtime = &shared.runtime;
-        let ticket = shared.connector.channel(address).call(&pb::ShareTicket {}, TICKET_DEADLINE).await?;
+        let ticket = shared.connector.channel(address).call(&pb::ShortCircuitTicket {}, TICKET_DEADLINE).await?;
         let mut stream = runtime.connect_local(std::path::Path::new(&ticket.path)).await?;
-        stream.write.send(parcel(RequestKind::Hello(pb::ShareHello { ticket: ticket.ticket }))).await?;
+        stream.write.send(parcel(RequestKind::Hello(pb::ShortCircuitHello { ticket: ticket.ticket }))).await?;
         let Some(mut welcome) = stream.read.receive().await? else {
             bail!(Unauthorized, "{} did not let us in", ticket.path);
         };
@@ -140,7 +140,7 @@ impl Connection {
     /// Says which session this process has, if the server has not heard of it: it will know when the process has ended.
     pub fn introduce(&self, session: u64) {
         if self.session.swap(session, Ordering::Relaxed) != session {
-            self.send(RequestKind::Session(pb::ShareSession { session }));
+            self.send(RequestKind::Session(pb::ShortCircuitSession { session }));
         }
     }
 
@@ -245,7 +245,7 @@ impl Connection {
             request
         };
         let (metablock, volume) = key;
-        self.send(RequestKind::Open(pb::ShareOpen {
+        self.send(RequestKind::Open(pb::ShortCircuitOpen {
             request,
             metablock,
             volume,
@@ -280,7 +280,8 @@ impl Connection {
 
     async fn receive_all(&self, runtime: &Runtime, mut read: LocalRead) -> Result<()> {
         while let Some(mut parcel) = read.receive().await? {
-            let reply = pb::ShareReply::decode(parcel.bytes).map_err(|error| err!(Protocol, "a reply: {error}"))?;
+            let reply =
+                pb::ShortCircuitReply::decode(parcel.bytes).map_err(|error| err!(Protocol, "a reply: {error}"))?;
             match reply.kind {
                 Some(ReplyKind::Opened(reply)) => self.on_opened(reply, parcel.things.pop())?,
                 Some(ReplyKind::Revoked(revoked)) => self.on_revoked(runtime, revoked),
@@ -290,7 +291,7 @@ impl Connection {
         Ok(())
     }
 
-    fn on_opened(&self, reply: pb::ShareOpened, thing: Option<Thing>) -> Result<()> {
+    fn on_opened(&self, reply: pb::ShortCircuitOpened, thing: Option<Thing>) -> Result<()> {
         let waiting = self.cells.lock().waiting.remove(&reply.request);
         let opened = match (&reply.failure, thing) {
             (Some(failure), None) => Err(failure.clone().into()),
@@ -303,12 +304,12 @@ impl Connection {
         let unwanted = waiting.is_none_or(|waiting| waiting.send(opened).is_err());
         if unwanted && is_good {
             // Whoever asked has gone.
-            self.send(RequestKind::Close(pb::ShareClose { slot: reply.slot, grant: reply.grant }));
+            self.send(RequestKind::Close(pb::ShortCircuitClose { slot: reply.slot, grant: reply.grant }));
         }
         Ok(())
     }
 
-    fn on_revoked(&self, runtime: &Runtime, revoked: pb::ShareRevoked) {
+    fn on_revoked(&self, runtime: &Runtime, revoked: pb::ShortCircuitRevoked) {
         let found = {
             let cells = self.cells.lock();
             let mut open = cells.replicas.iter().filter_map(|(key, entry)| match entry {
@@ -350,7 +351,7 @@ fn holds(cell: &Cell, slot: u64, grant: u64) -> bool {
 }
 
 fn parcel(kind: RequestKind) -> Parcel {
-    Parcel { bytes: pb::ShareRequest { kind: Some(kind) }.encode_to_vec().into(), things: Vec::new() }
+    Parcel { bytes: pb::ShortCircuitRequest { kind: Some(kind) }.encode_to_vec().into(), things: Vec::new() }
 }
 
 async fn send_all(connection: Weak<Connection>, mut write: LocalWrite, mut requests: mpsc::Receiver<RequestKind>) {

@@ -17,19 +17,19 @@ use crate::record::chunks_of;
 use crate::replica::Live;
 use crate::volume::{Shared, Volume};
 
-/// Number of attempts to share a replica that is being written, before the reader is refused.
+/// Number of attempts to open a replica that is being written, before the reader is refused.
 const ATTEMPTS: usize = 3;
 
 /// A reader of a replica's file.
 pub trait Reader: Send + Sync {
     /// The bytes may change from now on. It is called with locks held, so it may not wait. It is called at most once
-    /// for each [`Volume::share`].
+    /// for each [`Volume::open_short_circuit`].
     fn revoke(&self);
 }
 
 /// A replica's file at one version.
 #[derive(Clone, Debug)]
-pub struct SharedReplica {
+pub struct ShortCircuitReplica {
     /// Its file. The open descriptor keeps the bytes, even after the replica is gone.
     pub file: File,
     /// Synced.
@@ -47,12 +47,12 @@ impl Volume {
     /// `reader` is notified. A reader that is dropped is forgotten.
     ///
     /// Errors: those of [`Volume::read`]; `Busy` while it is being written, `Unsupported` if it has no file.
-    pub async fn share(
+    pub async fn open_short_circuit(
         &self,
         metablock: MetablockId,
         min_version: Version,
         reader: Weak<dyn Reader>,
-    ) -> Result<SharedReplica> {
+    ) -> Result<ShortCircuitReplica> {
         let shared = &*self.shared;
         shared.check_open()?;
         for _ in 0..ATTEMPTS {
@@ -74,7 +74,7 @@ impl Volume {
                     let checksums = live.state.chunks.sums(chunks_of(0, length)).to_vec();
                     let places = live.state.chunks.places(0, length);
                     let runs = places.into_iter().map(|place| (place.offset, place.at, place.len)).collect();
-                    return Ok(SharedReplica { file, version: live.state.head.version, length, checksums, runs });
+                    return Ok(ShortCircuitReplica { file, version: live.state.head.version, length, checksums, runs });
                 }
             }
             // Records in the journal are put in place while it is held.

@@ -1,7 +1,7 @@
 //! Short-circuit reads: from the files of block servers on this host, without their doing anything.
 //!
 //! A server hands out a replica's descriptor together with the version that the file has, the sums of its chunks and a
-//! slot in shared memory, which it clears before any byte changes (`ebb_block::share`). A read looks at lease and slot
+//! slot in shared memory, which it clears before any byte changes (`ebb_block::short_circuit`). A read looks at lease and slot
 //! before and after; whatever is not as it should be, the network is asked as if there were no such thing. Nothing here
 //! is an error for a reader, and nothing waits long.
 //!
@@ -86,7 +86,7 @@ impl ShortCircuit {
         // Ordering: after the bytes were read.
         let is_good = connection.is_valid(&replica) && wanted.is_believed(shared);
         if is_good && data.len() as u64 == len && matches(&data, &replica, wanted.offset) {
-            shared.metrics.short_reads.add(1);
+            shared.metrics.short_circuit_reads.add(1);
             return Some(data);
         }
         connection.shut(&shared.runtime, &replica);

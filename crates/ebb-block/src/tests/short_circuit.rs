@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use ebb_runtime::{File, LocalStream, Parcel, Runtime, Thing, Words};
 use ebb_types::{ErrorKind, Result};
-use ebb_wire::pb::share_reply::Kind as Reply;
-use ebb_wire::pb::share_request::Kind as Request;
+use ebb_wire::pb::short_circuit_reply::Kind as Reply;
+use ebb_wire::pb::short_circuit_request::Kind as Request;
 use ebb_wire::{Message, pb};
 
 use super::master::FakeMaster;
@@ -14,33 +14,39 @@ use super::rig::{Client, LONG, bytes, hop, in_world, options, registered, sums, 
 use crate::BlockServer;
 
 async fn send(stream: &mut LocalStream, kind: Request) {
-    let bytes = pb::ShareRequest { kind: Some(kind) }.encode_to_vec().into();
+    let bytes = pb::ShortCircuitRequest { kind: Some(kind) }.encode_to_vec().into();
     stream.write.send(Parcel { bytes, things: Vec::new() }).await.unwrap();
 }
 
 async fn receive(stream: &mut LocalStream) -> Option<(Reply, Option<Thing>)> {
     let mut parcel = stream.read.receive().await.unwrap()?;
-    Some((pb::ShareReply::decode(parcel.bytes).unwrap().kind.unwrap(), parcel.things.pop()))
+    Some((pb::ShortCircuitReply::decode(parcel.bytes).unwrap().kind.unwrap(), parcel.things.pop()))
 }
 
-async fn ticket(client: &Client, hop: &pb::Hop) -> Result<pb::ShareTicketReply> {
-    client.call(hop, &pb::ShareTicket {}).await
+async fn ticket(client: &Client, hop: &pb::Hop) -> Result<pb::ShortCircuitTicketReply> {
+    client.call(hop, &pb::ShortCircuitTicket {}).await
 }
 
 /// A connection that was let in, and its slots.
 async fn enter(runtime: &Runtime, client: &Client, hop: &pb::Hop) -> (LocalStream, Words) {
     let given = ticket(client, hop).await.unwrap();
     let mut stream = runtime.connect_local(Path::new(&given.path)).await.unwrap();
-    send(&mut stream, Request::Hello(pb::ShareHello { ticket: given.ticket })).await;
+    send(&mut stream, Request::Hello(pb::ShortCircuitHello { ticket: given.ticket })).await;
     let Some((Reply::Welcome(_), Some(Thing::Words(words)))) = receive(&mut stream).await else {
         panic!("not let in");
     };
     (stream, words)
 }
 
-async fn open(stream: &mut LocalStream, hop: &pb::Hop, request: u64, seq: u64) -> (pb::ShareOpened, Option<File>) {
+async fn open(
+    stream: &mut LocalStream,
+    hop: &pb::Hop,
+    request: u64,
+    seq: u64,
+) -> (pb::ShortCircuitOpened, Option<File>) {
     let volume = hop.member.unwrap().volume;
-    send(stream, Request::Open(pb::ShareOpen { request, metablock: 1, volume, min_version: version(1, seq) })).await;
+    send(stream, Request::Open(pb::ShortCircuitOpen { request, metablock: 1, volume, min_version: version(1, seq) }))
+        .await;
     match receive(stream).await {
         Some((Reply::Opened(opened), Some(Thing::File(file)))) => (opened, Some(file)),
         Some((Reply::Opened(opened), None)) => (opened, None),
@@ -69,7 +75,7 @@ async fn a_descriptor_from_its_beginning_to_its_end(runtime: Runtime, client: Cl
     assert_eq!(words.load(slot), 0);
     let Some((Reply::Revoked(revoked), None)) = receive(&mut stream).await else { panic!("not told") };
     assert_eq!((revoked.slot, revoked.grant), (opened.slot, opened.grant));
-    send(&mut stream, Request::Close(pb::ShareClose { slot: opened.slot, grant: opened.grant })).await;
+    send(&mut stream, Request::Close(pb::ShortCircuitClose { slot: opened.slot, grant: opened.grant })).await;
 
     let (again, file) = open(&mut stream, &hop, 8, 2).await;
     assert!(again.grant > opened.grant && again.version == version(1, 2));
@@ -123,8 +129,8 @@ fn nobody_comes_in_without_a_ticket_of_its_own() {
                 receive(&mut stream).await.is_some()
             }
         };
-        let hello = |ticket: &[u8]| Request::Hello(pb::ShareHello { ticket: ticket.to_vec() });
-        assert!(!knock(Request::Open(pb::ShareOpen::default())).await);
+        let hello = |ticket: &[u8]| Request::Hello(pb::ShortCircuitHello { ticket: ticket.to_vec() });
+        assert!(!knock(Request::Open(pb::ShortCircuitOpen::default())).await);
         assert!(!knock(hello(&[7; 16])).await);
         assert!(!knock(hello(b"short")).await);
         assert!(knock(hello(&given.ticket)).await);
@@ -153,7 +159,7 @@ fn one_client_has_so_many_descriptors_and_no_more() {
         }
         let (refused, _) = open(&mut stream, &hop, most, 1).await;
         assert_eq!(refused.failure.unwrap().kind, ErrorKind::Overloaded.raw());
-        send(&mut stream, Request::Close(pb::ShareClose { slot: 3, grant: 4 })).await;
+        send(&mut stream, Request::Close(pb::ShortCircuitClose { slot: 3, grant: 4 })).await;
         let (opened, _) = open(&mut stream, &hop, most + 1, 1).await;
         assert_eq!(opened.slot, 3);
         // Another client has its own.
@@ -174,7 +180,7 @@ fn the_master_hears_of_a_client_that_has_ended_and_of_no_other() {
             let runtime = process.runtime();
             let (mut stream, _) = enter(&runtime, &Client::new(&runtime), &hop).await;
             if session < 4 {
-                send(&mut stream, Request::Session(pb::ShareSession { session })).await;
+                send(&mut stream, Request::Session(pb::ShortCircuitSession { session })).await;
             }
             streams.push(stream);
         }

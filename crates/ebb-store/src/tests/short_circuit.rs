@@ -8,7 +8,7 @@ use ebb_types::{CHUNK_SIZE, Epoch, ErrorKind, Version};
 
 use super::rig::{Writer, act, bytes, data, id, in_reality, in_world, version};
 use crate::crc::crc32c;
-use crate::{Change, Deletion, Reader, SharedReplica, Volume};
+use crate::{Change, Deletion, Reader, ShortCircuitReplica, Volume};
 
 #[derive(Debug, Default)]
 struct Revocation(AtomicBool);
@@ -25,15 +25,15 @@ impl Revocation {
     }
 }
 
-async fn share(volume: &Volume, metablock: u64) -> (SharedReplica, Arc<Revocation>) {
+async fn open(volume: &Volume, metablock: u64) -> (ShortCircuitReplica, Arc<Revocation>) {
     let revocation = Arc::new(Revocation::default());
     let reader: Arc<dyn Reader> = revocation.clone();
-    let shared = volume.share(id(metablock), Version::ZERO, Arc::downgrade(&reader)).await.unwrap();
+    let shared = volume.open_short_circuit(id(metablock), Version::ZERO, Arc::downgrade(&reader)).await.unwrap();
     (shared, revocation)
 }
 
 /// The replica's bytes, if each chunk matches its sum.
-async fn read(shared: &SharedReplica) -> Option<Vec<u8>> {
+async fn read(shared: &ShortCircuitReplica) -> Option<Vec<u8>> {
     let mut found = Vec::new();
     for (offset, at, len) in &shared.runs {
         assert_eq!(*offset, found.len() as u64);
@@ -66,7 +66,7 @@ fn synced_bytes_lie_in_the_file_and_every_change_revokes_it() {
                 act(&mut model, &change);
                 writer.send(change, number % 2 == 0).await.unwrap();
                 assert!(before.is_none_or(|revocation| revocation.has_come()), "change {number}");
-                let (shared, revocation) = share(&volume, 1).await;
+                let (shared, revocation) = open(&volume, 1).await;
                 assert_eq!(shared.version, writer.at);
                 assert!(read(&shared).await.unwrap() == model, "after change {number}");
                 assert!(!revocation.has_come());
@@ -75,12 +75,12 @@ fn synced_bytes_lie_in_the_file_and_every_change_revokes_it() {
             let revocation = before.unwrap();
             volume.promise(id(1), volume.label().incarnation, Epoch::new(5)).await.unwrap();
             assert!(revocation.has_come());
-            let (shared, revocation) = share(&volume, 1).await;
+            let (shared, revocation) = open(&volume, 1).await;
             volume.delete(&[Deletion::freed(id(1))]).await.unwrap();
             assert!(revocation.has_come());
             Writer::new(&volume, 2).send(data(0, &bytes(300_000, 9)), true).await.unwrap();
             assert!(read(&shared).await.unwrap() == model, "the deleted file still has its bytes");
-            let (_, revocation) = share(&volume, 2).await;
+            let (_, revocation) = open(&volume, 2).await;
             volume.stop().await.unwrap();
             assert!(revocation.has_come(), "a volume that is closed serves nothing");
         };
@@ -116,7 +116,7 @@ fn a_reader_without_revocation_has_read_one_version_whole() {
             while !done.load(Ordering::SeqCst) {
                 let revocation = Arc::new(Revocation::default());
                 let reader: Arc<dyn Reader> = revocation.clone();
-                match volume.share(id(1), version(1, 1), Arc::downgrade(&reader)).await {
+                match volume.open_short_circuit(id(1), version(1, 1), Arc::downgrade(&reader)).await {
                     Err(error) => assert_eq!(error.kind(), ErrorKind::Busy),
                     Ok(shared) => {
                         let found = read(&shared).await;
@@ -139,22 +139,22 @@ fn a_replica_that_cannot_be_shown_is_refused() {
     in_world(3, |rig| async move {
         let volume = rig.open().await.unwrap();
         let revocation: Arc<dyn Reader> = Arc::new(Revocation::default());
-        let share = |metablock, at| volume.share(id(metablock), at, Arc::downgrade(&revocation));
-        assert_eq!(share(1, version(1, 1)).await.unwrap_err().kind(), ErrorKind::NoReplica);
-        assert_eq!(share(1, Version::ZERO).await.unwrap_err().kind(), ErrorKind::Unsupported);
+        let open = |metablock, at| volume.open_short_circuit(id(metablock), at, Arc::downgrade(&revocation));
+        assert_eq!(open(1, version(1, 1)).await.unwrap_err().kind(), ErrorKind::NoReplica);
+        assert_eq!(open(1, Version::ZERO).await.unwrap_err().kind(), ErrorKind::Unsupported);
         Writer::new(&volume, 1).send(data(0, &bytes(10, 1)), true).await.unwrap();
-        assert_eq!(share(1, version(1, 2)).await.unwrap_err().kind(), ErrorKind::StaleVersion);
+        assert_eq!(open(1, version(1, 2)).await.unwrap_err().kind(), ErrorKind::StaleVersion);
         let incarnation = volume.label().incarnation;
         volume.promise(id(2), incarnation, Epoch::new(1)).await.unwrap();
-        assert_eq!(share(2, Version::ZERO).await.unwrap_err().kind(), ErrorKind::Unsupported);
+        assert_eq!(open(2, Version::ZERO).await.unwrap_err().kind(), ErrorKind::Unsupported);
         for _ in 0..100 {
             let gone: Arc<dyn Reader> = Arc::new(Revocation::default());
-            volume.share(id(1), version(1, 1), Arc::downgrade(&gone)).await.unwrap();
+            volume.open_short_circuit(id(1), version(1, 1), Arc::downgrade(&gone)).await.unwrap();
         }
         let replica = volume.shared.get(id(1)).unwrap();
         assert_eq!(replica.live.lock().readers.len(), 1, "dropped readers are forgotten");
         rig.runtime.disk().remove_file(&crate::files::replica_path(&rig.root, id(1))).await.unwrap();
         assert_eq!(volume.scrub(0).await.unwrap().corrupt, [id(1)]);
-        assert_eq!(share(1, version(1, 1)).await.unwrap_err().kind(), ErrorKind::Corrupt);
+        assert_eq!(open(1, version(1, 1)).await.unwrap_err().kind(), ErrorKind::Corrupt);
     });
 }
