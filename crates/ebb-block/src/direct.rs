@@ -9,33 +9,33 @@ use ebb_store::{Change, Progress, Write};
 use ebb_types::{Epoch, Error, ErrorKind, Incarnation, MetablockId, Result, bail};
 use ebb_wire::{convert, pb};
 
-use crate::chain::{Chain, forward, result, to_write};
 use crate::node::Node;
+use crate::pipeline::{Pipeline, forward, result, to_write};
 use crate::staging::{Put, name_of};
 
-/// Answers `PutStaged`: keeps the bytes here and at the members of the chain; one result for each, this one first.
+/// Answers `PutStaged`: keeps the bytes here and at the members of the pipeline; one result for each, this one first.
 pub(crate) async fn put(
     node: &Arc<Node>,
     message: pb::PutStaged,
     payload: Bytes,
     deadline: Duration,
 ) -> Result<pb::WriteReplicaReply> {
-    let chain = Chain::new(&message.chain)?;
+    let pipeline = Pipeline::new(&message.pipeline)?;
     let onward = |member: pb::Member, rest: &[pb::Hop]| pb::PutStaged {
         volume: member.volume,
         incarnation: member.incarnation,
-        chain: rest.to_vec(),
+        pipeline: rest.to_vec(),
         ..message.clone()
     };
     // Where the answers of those behind are waited for, the caller must still hear ours.
     let here = async { keep(node, &message, &payload) };
-    let behind = forward(node, &chain, onward, payload.clone(), deadline * 3 / 4);
+    let behind = forward(node, &pipeline, onward, payload.clone(), deadline * 3 / 4);
     // Forwarded first: the next hop works while this one looks at the sums.
     let (mut behind, here) = tokio::join!(biased; behind, here);
     let kept = here.and_then(|()| Ok(node.volume(message.volume)?.progress(MetablockId::new(message.metablock))));
     let mut results = vec![result(node, message.volume, MetablockId::new(message.metablock), kept)];
     results.append(&mut behind);
-    assert_eq!(results.len(), 1 + message.chain.len(), "one result for this node, and one for each behind it");
+    assert_eq!(results.len(), 1 + message.pipeline.len(), "one result for this node, and one for each behind it");
     Ok(pb::WriteReplicaReply { results })
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn staged_write(
     ticket: pb::Ticket,
     payload: &Bytes,
 ) -> Result<Option<Write>> {
-    if !payload.is_empty() || !message.chain.is_empty() {
+    if !payload.is_empty() || !message.pipeline.is_empty() {
         bail!(Protocol, "what was put is written without other bytes, and by each member for itself");
     }
     let Some(put) = node.staging.lock().get(&name_of(ticket, message.metablock)) else { return Ok(None) };

@@ -8,8 +8,8 @@ use ebb_store::{Deletion, Pull, ReadData, ReplicaVersion};
 use ebb_types::{Epoch, Error, ErrorKind, Incarnation, MetablockId, Result, bail, err};
 use ebb_wire::{Message, Method, convert, pb};
 
-use crate::chain;
 use crate::node::{Node, for_all};
+use crate::pipeline;
 use crate::source::RemoteReplica;
 use crate::{direct, handoff, rest};
 
@@ -47,7 +47,7 @@ async fn change(node: Arc<Node>, request: Request) -> Result<Answer> {
     match request.method {
         Method::WriteReplica => {
             let message = request.decode()?;
-            reply(chain::write(&node, message, request.payload, request.deadline).await)
+            reply(pipeline::write(&node, message, request.payload, request.deadline).await)
         }
         Method::PutStaged => {
             let message = request.decode()?;
@@ -55,7 +55,7 @@ async fn change(node: Arc<Node>, request: Request) -> Result<Answer> {
         }
         Method::ReadStaged => direct::read(&node, &request.decode()?),
         Method::DropStaged => reply(direct::forget(&node, &request.decode()?)),
-        Method::SyncReplicas => reply(chain::sync(&node, request.decode()?).await),
+        Method::SyncReplicas => reply(pipeline::sync(&node, request.decode()?).await),
         Method::PromiseEpoch => reply(promise(&node, request.decode()?).await),
         Method::PullReplica => reply(pull(&node, request.decode()?).await),
         Method::StampReplica => reply(stamp(&node, request.decode()?).await),

@@ -18,7 +18,7 @@
 //! - [`service`]: start, service and stop of a server;
 //! - `node`: the state that its parts share;
 //! - `handle`: from a request to an answer;
-//! - `chain`: pipelined writes;
+//! - `pipeline`: pipelined writes;
 //! - `staging` and `direct`: the bytes of direct writes, which arrive before their write;
 //! - `source`: copies from other nodes;
 //! - `short_circuit`: file descriptors for clients of the same host;
@@ -28,7 +28,6 @@
 //! - `patrol`: scrubbing in the background.
 #![forbid(unsafe_code)]
 
-mod chain;
 mod direct;
 mod excuse;
 #[doc(hidden)]
@@ -38,6 +37,7 @@ mod handoff;
 mod identity;
 mod node;
 mod patrol;
+mod pipeline;
 mod register;
 mod report;
 mod rest;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ebb_handoff::HandoffLog;
-use ebb_power::drain::Pace;
+use ebb_power::debt::Pace;
 use ebb_rpc::{Connector, Counters};
 use ebb_runtime::{Moment, Runtime};
 use ebb_store::Volume;

@@ -62,6 +62,6 @@ pub use power::inspect::{BlinkState, BlockInfo, ServerLoad};
 pub use power::{HostPower, deliver};
 pub use types::{
     Access, Allocate, CacheGuard, CacheListener, CopyRange, EntryDetail, Handle, IfExists, IfLocked, Location, Lock,
-    LockKind, LockSort, NewFile, NewName, Place, Privileges, Rename, RenameMode, Seek, SetAttr, SetTime, UnnamedFile,
+    LockKind, LockSort, NewFile, NewName, Privileges, Rename, RenameMode, Seek, SetAttr, SetTime, UnnamedFile, WriteAt,
     XattrMode,
 };

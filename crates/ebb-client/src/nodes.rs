@@ -143,7 +143,7 @@ impl NodeMap {
     /// Bytes a second that a node takes while it has something to write, as far as it has told.
     pub fn write_bytes_per_sec(&self, node: u64) -> u64 {
         let told = self.0.lock().nodes.get(&node).map_or(0, |node| node.write_bytes_per_sec);
-        ebb_power::drain::pace_or_assumed(told)
+        ebb_power::debt::pace_or_assumed(told)
     }
 
     /// Whether the master holds the node for dead.

@@ -11,7 +11,7 @@ use ebb_types::{HostName, InodeId};
 use ebb_wire::pb;
 
 pub use attributes::{SetAttr, SetTime};
-pub use files::{Access, Allocate, CopyRange, Place, Privileges, Seek};
+pub use files::{Access, Allocate, CopyRange, Privileges, Seek, WriteAt};
 pub use locks::{IfLocked, Lock, LockKind, LockSort};
 pub use names::{EntryDetail, IfExists, NewFile, NewName, Rename, RenameMode, UnnamedFile, XattrMode};
 

@@ -4,7 +4,7 @@ pub(crate) mod allocate;
 pub(crate) mod budget;
 pub(crate) mod channel;
 pub(crate) mod committer;
-pub(crate) mod drain;
+pub(crate) mod debt;
 pub(crate) mod drive;
 pub(crate) mod extents;
 pub(crate) mod flush;
@@ -29,7 +29,7 @@ use crate::lease::Entry;
 use crate::lease::hold::Lease;
 use crate::plan::{GRANTS_PER_CALL, grants_ahead, grants_needed, reach_of};
 use crate::shared::Shared;
-use crate::types::{Place, Privileges};
+use crate::types::{Privileges, WriteAt};
 
 /// Largest offset of a byte, as Linux has it.
 pub(crate) const FILE_SIZE_MAX: u64 = i64::MAX as u64;
@@ -41,7 +41,7 @@ impl Shared {
     pub async fn write(
         self: &Arc<Self>,
         file: &OpenFile,
-        place: Place,
+        place: WriteAt,
         data: Bytes,
         privileges: Privileges,
     ) -> Result<u64> {
@@ -69,7 +69,7 @@ impl Shared {
             if let Some(error) = core.channels.values().find_map(|channel| channel.gave_up.clone()) {
                 return Err(error);
             }
-            (core.geometry(), if let Place::At(offset) = place { offset } else { core.size })
+            (core.geometry(), if let WriteAt::Offset(offset) = place { offset } else { core.size })
         };
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_SIZE_MAX);
         if end.is_none() {

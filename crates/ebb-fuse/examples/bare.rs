@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ebb_fuse::vfs::{
     Allocate, Attr, CopyRange, DirEntry, DirPage, EntryDetail, Handle, IfLocked, Lock, NewFile, NewName, OpenMode,
-    Place, Privileges, Rename, Seek, SetAttr, StatFs, UnnamedFile, Vfs, XattrMode,
+    Privileges, Rename, Seek, SetAttr, StatFs, UnnamedFile, Vfs, WriteAt, XattrMode,
 };
 use ebb_fuse::{MountOptions, mount_vfs};
 use ebb_runtime::Runtime;
@@ -214,12 +214,12 @@ impl Vfs for Bare {
         Ok(self.zeros.slice(..usize::try_from(len).unwrap_or(0)))
     }
 
-    async fn write(&self, file: Handle, place: Place, data: Bytes, _: Privileges) -> Result<u64> {
+    async fn write(&self, file: Handle, place: WriteAt, data: Bytes, _: Privileges) -> Result<u64> {
         let mut state = self.state.lock();
         let attr = state.attrs.get_mut(&InodeId::new(file.0)).ok_or_else(|| err!(NotFound, "the file is gone"))?;
         let offset = match place {
-            Place::At(offset) => offset,
-            Place::End => attr.size,
+            WriteAt::Offset(offset) => offset,
+            WriteAt::End => attr.size,
         };
         attr.size = attr.size.max(offset + data.len() as u64);
         Ok(offset)

@@ -9,7 +9,7 @@ use ebb_wire::pb;
 
 use crate::vfs::{
     Access, Allocate, Attr, CopyRange, DirEntry, DirPage, EntryDetail, Handle, IfLocked, Lock, NewFile, NewName,
-    OpenMode, Place, Privileges, Rename, Seek, SetAttr, StatFs, UnnamedFile, Vfs, XattrMode,
+    OpenMode, Privileges, Rename, Seek, SetAttr, StatFs, UnnamedFile, Vfs, WriteAt, XattrMode,
 };
 
 /// Largest transfer size that programs are told: they allocate buffers of it.
@@ -240,7 +240,7 @@ impl Vfs for ClientVfs {
         self.client.read(file, offset, len).await
     }
 
-    async fn write(&self, file: Handle, place: Place, data: Bytes, privileges: Privileges) -> Result<u64> {
+    async fn write(&self, file: Handle, place: WriteAt, data: Bytes, privileges: Privileges) -> Result<u64> {
         self.client.write_to(file, place, data, privileges).await
     }
 

@@ -12,7 +12,7 @@ use ebb_types::{Credentials, FileKind, InodeId, Result, WallTime};
 
 pub use ebb_client::{
     Access, Allocate, CopyRange, EntryDetail, Handle, IfExists, IfLocked, Lock, LockKind, LockSort, NewFile, NewName,
-    Place, Privileges, Rename, RenameMode, Seek, SetAttr, SetTime, UnnamedFile, XattrMode,
+    Privileges, Rename, RenameMode, Seek, SetAttr, SetTime, UnnamedFile, WriteAt, XattrMode,
 };
 
 /// Attributes of an inode.
@@ -226,7 +226,7 @@ pub trait Vfs: Send + Sync + 'static {
     fn write(
         &self,
         file: Handle,
-        place: Place,
+        place: WriteAt,
         data: Bytes,
         privileges: Privileges,
     ) -> impl Future<Output = Result<u64>> + Send;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use ebb_log::{Appender, GroupCommit, Lead, Place, Sync, make};
+use ebb_log::{Appender, GroupCommit, Lead, Sequence, Sync, make};
 use ebb_runtime::{Disk, OpenMode, Runtime, SeededBug};
 use ebb_types::{Epoch, ErrorKind, InodeId, MetablockId, Result, bail};
 use ebb_wire::{convert, pb};
@@ -44,7 +44,7 @@ struct State {
     book: Book,
     doubt: Option<Doubt>,
     /// Records that are in the book and not on the disk, with their places.
-    queue: VecDeque<(Place, Entry)>,
+    queue: VecDeque<(Sequence, Entry)>,
     /// The next commit begins a segment, even if the queue is empty.
     wants_segment: bool,
 }
@@ -60,9 +60,9 @@ struct Writer {
 /// The bytes that a commit writes, and the place of the last record in them.
 enum Work {
     /// A segment with everything that the book holds.
-    Segment(Place, Vec<Bytes>),
+    Segment(Sequence, Vec<Bytes>),
     /// Records behind the last ones.
-    Batch(Place, Vec<Entry>),
+    Batch(Sequence, Vec<Entry>),
 }
 
 impl HandoffLog {
@@ -203,7 +203,7 @@ impl HandoffLog {
     }
 
     /// Queues a record that is already in the book.
-    fn queue(&self, state: &mut State, record: Record, payload: Bytes) -> Place {
+    fn queue(&self, state: &mut State, record: Record, payload: Bytes) -> Sequence {
         let place = self.group.join();
         assert!(state.queue.back().is_none_or(|(last, _)| *last < place), "the queue has the order of places");
         state.queue.push_back((place, (record, payload)));
@@ -232,7 +232,7 @@ impl HandoffLog {
             state.queue.clear();
             return Work::Segment(self.group.joined(), contents(&state.book));
         }
-        let (mut upto, mut entries, mut bytes) = (Place::default(), Vec::new(), 0);
+        let (mut upto, mut entries, mut bytes) = (Sequence::default(), Vec::new(), 0);
         while bytes < BATCH_BYTES
             && let Some((place, entry)) = state.queue.pop_front()
         {
@@ -280,7 +280,7 @@ impl HandoffLog {
 }
 
 impl Lead for HandoffLog {
-    async fn lead(&self) -> (Place, Result<()>) {
+    async fn lead(&self) -> (Sequence, Result<()>) {
         let mut writer = self.writer.lock().await;
         match self.next_work(&writer) {
             Work::Segment(upto, contents) => (upto, self.start_segment(&mut writer, contents).await),

@@ -10,7 +10,7 @@ use crate::{View, VolumeView};
 /// most, so that as many racks as possible keep one; and of those the one on the fullest volume.
 #[must_use]
 pub fn choose_excess(present: &[(NodeId, VolumeId)], view: &View, replicas: usize) -> Vec<(NodeId, VolumeId)> {
-    let mut kept: Vec<Held<'_>> = present.iter().map(|member| Held::find(view, *member)).collect();
+    let mut kept: Vec<Candidate<'_>> = present.iter().map(|member| Candidate::find(view, *member)).collect();
     let mut removed = Vec::new();
     while kept.len() > replicas {
         let worst = (0..kept.len()).max_by_key(|index| rank(&kept, *index)).expect("there are more than replicas");
@@ -20,12 +20,12 @@ pub fn choose_excess(present: &[(NodeId, VolumeId)], view: &View, replicas: usiz
 }
 
 /// One replica, with its volume if the view has it usable.
-struct Held<'a> {
+struct Candidate<'a> {
     member: (NodeId, VolumeId),
     volume: Option<&'a VolumeView>,
 }
 
-impl<'a> Held<'a> {
+impl<'a> Candidate<'a> {
     fn find(view: &'a View, member: (NodeId, VolumeId)) -> Self {
         let volume = view.volumes.iter().find(|volume| (volume.node, volume.volume) == member && volume.usable);
         Self { member, volume }
@@ -50,9 +50,9 @@ impl<'a> Held<'a> {
 }
 
 /// Greater: rather let go. The member itself comes last, so that the order of `present` does not matter.
-fn rank(kept: &[Held<'_>], index: usize) -> (bool, usize, usize, usize, u64, (NodeId, VolumeId)) {
+fn rank(kept: &[Candidate<'_>], index: usize) -> (bool, usize, usize, usize, u64, (NodeId, VolumeId)) {
     let copy = &kept[index];
-    let same = |test: &dyn Fn(&Held<'_>) -> bool| kept.iter().filter(|other| test(other)).count();
+    let same = |test: &dyn Fn(&Candidate<'_>) -> bool| kept.iter().filter(|other| test(other)).count();
     (
         copy.volume.is_none(),
         same(&|other| other.member.0 == copy.member.0),

@@ -5,16 +5,16 @@ use parking_lot::Mutex;
 
 /// A caller's place in the order of records, from [`GroupCommit::join`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct Place(u64);
+pub struct Sequence(u64);
 
 #[derive(Debug, Default)]
 struct Progress {
     /// The last place that was given.
-    joined: Place,
+    joined: Sequence,
     /// Every record up to this place is durable.
-    durable: Place,
+    durable: Sequence,
     /// The last failed attempt: the place of its last record, and the error.
-    failed: Option<(Place, Error)>,
+    failed: Option<(Sequence, Error)>,
 }
 
 /// A log with a queue of records that are not durable yet.
@@ -23,7 +23,7 @@ pub trait Lead {
     /// success everything before the queue's beginning must be durable, too.
     ///
     /// It may be dropped half-way. The next call must expect a write that ended in its middle.
-    fn lead(&self) -> impl Future<Output = (Place, Result<()>)> + Send;
+    fn lead(&self) -> impl Future<Output = (Sequence, Result<()>)> + Send;
 }
 
 /// Makes records of many callers durable together.
@@ -41,21 +41,21 @@ pub struct GroupCommit {
 
 impl GroupCommit {
     /// Gives a place to a record that the caller queues under the same lock.
-    pub fn join(&self) -> Place {
+    pub fn join(&self) -> Sequence {
         let mut progress = self.progress.lock();
-        progress.joined = Place(progress.joined.0 + 1);
+        progress.joined = Sequence(progress.joined.0 + 1);
         progress.joined
     }
 
     /// The last place that was given: that of the last record in the queue.
-    pub fn joined(&self) -> Place {
+    pub fn joined(&self) -> Sequence {
         self.progress.lock().joined
     }
 
     /// Returns when the record at `place` of `log` is durable. A failed attempt fails all callers with records in it.
     ///
     /// Cancel-safety: a caller that is dropped while it leads has settled nothing. The next caller in turn leads.
-    pub async fn commit(&self, place: Place, log: &impl Lead) -> Result<()> {
+    pub async fn commit(&self, place: Sequence, log: &impl Lead) -> Result<()> {
         let _turn = self.turn.lock().await;
         // A queue may be longer than one write.
         loop {
@@ -72,7 +72,7 @@ impl GroupCommit {
         }
     }
 
-    fn outcome(&self, place: Place) -> Option<Result<()>> {
+    fn outcome(&self, place: Sequence) -> Option<Result<()>> {
         let progress = self.progress.lock();
         assert!(place <= progress.joined, "{place:?} has not joined: {progress:?}");
         // A record of a failed attempt may have become durable with a later one.
@@ -116,7 +116,7 @@ mod tests {
     }
 
     impl Lead for Slow {
-        async fn lead(&self) -> (Place, Result<()>) {
+        async fn lead(&self) -> (Sequence, Result<()>) {
             let (upto, batch) = {
                 let mut queue = self.queue.lock();
                 (self.group.joined(), std::mem::take(&mut *queue))

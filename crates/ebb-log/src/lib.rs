@@ -36,7 +36,7 @@ pub mod sums;
 pub use appender::{Appender, Sync};
 pub use end::{End, find_end};
 pub use frame::{Frame, Framing, whole_frame};
-pub use group::{GroupCommit, Lead, Place};
+pub use group::{GroupCommit, Lead, Sequence};
 pub use names::Names;
 pub use search::Search;
 pub use sums::{PartSums, sum_of_parts};

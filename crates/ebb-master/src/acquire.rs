@@ -401,8 +401,8 @@ pub(crate) fn reclaim(shared: &Shared, call: &pb::Reclaim) -> Result<()> {
     }
     soft.sessions.set_reclaimed(session);
     for held in call.leases.iter().filter(|held| machine.holder(InodeId::new(held.inode)) == Some(session)) {
-        let reclaimed = held.promised.iter().map(|room| (MetablockId::new(room.metablock), room.reserved)).collect();
-        let reclaimed = call.tells_promises.then_some(&reclaimed);
+        let reclaimed = held.reserved.iter().map(|room| (MetablockId::new(room.metablock), room.reserved)).collect();
+        let reclaimed = call.tells_reserved.then_some(&reclaimed);
         soft.room.on_reclaimed(InodeId::new(held.inode), reclaimed);
     }
     tracing::debug!(%session, leases = call.leases.len(), open = call.open.len(), refused, "reclaimed");

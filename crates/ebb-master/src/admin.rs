@@ -17,7 +17,7 @@ use crate::fsck::obstacles;
 use crate::handoff;
 use crate::nodes::volumes_of;
 use crate::placement::{Need, place, place_late, place_roomy};
-use crate::registry::Rest;
+use crate::registry::Sleep;
 use crate::shared::Shared;
 use crate::shortage::{Tally, explain};
 use crate::view::ClusterView;
@@ -272,7 +272,7 @@ fn absent(
         if matches!(kind, Some(ErrorKind::NoSpace | ErrorKind::QuotaExceeded)) {
             return Absence::Full;
         }
-        if view.rest(node) != Rest::None {
+        if view.sleep_of(node) != Sleep::None {
             return Absence::Asleep;
         }
         if kind.is_some_and(ErrorKind::is_copy_lost) {

@@ -29,8 +29,8 @@ pub(crate) struct Chains {
     /// Number of each node's copies that are guests elsewhere.
     away: BTreeMap<NodeId, u64>,
     /// Placements that are being logged, by number. A chain that is counted anew includes them.
-    promised: BTreeMap<u64, Placement>,
-    next_promise: u64,
+    reserved: BTreeMap<u64, Placement>,
+    next_reservation: u64,
 }
 
 /// A placement that is being logged.
@@ -80,8 +80,8 @@ impl Chains {
         let replaced = self.datasets.get(&id).map(|chain| chain.replaced(gone, by));
         let Some(Ok(mut chain)) = replaced else { return };
         let recorded = machine.placed().filter(|(dataset, _, _)| *dataset == id).map(|(_, _, members)| members);
-        let promised = self.promised.values().filter(|one| one.dataset == id).map(|one| &one.members[..]);
-        recorded.chain(promised).for_each(|members| chain.add(&homes(members)));
+        let reserved = self.reserved.values().filter(|one| one.dataset == id).map(|one| &one.members[..]);
+        recorded.chain(reserved).for_each(|members| chain.add(&homes(members)));
         self.datasets.insert(id, Arc::new(chain));
     }
 
@@ -159,7 +159,7 @@ pub(crate) fn of(soft: &Soft, dataset: &pb::Dataset) -> Result<Arc<ChainView>> {
 }
 
 /// Reservation of the places of a placement that is not recorded yet. It counts until this is dropped.
-pub(crate) struct Promise {
+pub(crate) struct PlacementReservation {
     state: Arc<State>,
     /// Number of its entry in [`Chains`], if it has one.
     counted: Option<u64>,
@@ -167,7 +167,12 @@ pub(crate) struct Promise {
 }
 
 /// Counts a placement that is being logged. `bytes` is the expected size of the metablock's writes.
-pub(crate) fn promise(shared: &Shared, dataset: &pb::Dataset, members: &[pb::Member], bytes: u64) -> Promise {
+pub(crate) fn reserve(
+    shared: &Shared,
+    dataset: &pb::Dataset,
+    members: &[pb::Member],
+    bytes: u64,
+) -> PlacementReservation {
     let id = DatasetId::new(dataset.id);
     let mut soft = shared.soft();
     let on_its_way = soft.room.expect(members, bytes);
@@ -176,23 +181,23 @@ pub(crate) fn promise(shared: &Shared, dataset: &pb::Dataset, members: &[pb::Mem
     let mut counted = None;
     if has_chain || members.iter().any(pb::Member::is_guest) {
         chains.add(id, members);
-        let number = chains.next_promise;
-        chains.next_promise += 1;
-        chains.promised.insert(number, Placement { dataset: id, members: members.to_vec() });
+        let number = chains.next_reservation;
+        chains.next_reservation += 1;
+        chains.reserved.insert(number, Placement { dataset: id, members: members.to_vec() });
         counted = Some(number);
     }
     drop(soft);
-    Promise { state: Arc::clone(&shared.state), counted, on_its_way }
+    PlacementReservation { state: Arc::clone(&shared.state), counted, on_its_way }
 }
 
-impl Drop for Promise {
+impl Drop for PlacementReservation {
     fn drop(&mut self) {
         let mut soft = self.state.soft();
         soft.room.forget_expected(&self.on_its_way);
         let Some(number) = self.counted.take() else { return };
         let chains = &mut soft.chains;
-        let placement = chains.promised.remove(&number);
-        let Placement { dataset, members } = placement.expect("a promise is counted until it is dropped");
+        let placement = chains.reserved.remove(&number);
+        let Placement { dataset, members } = placement.expect("a reservation is counted until it is dropped");
         chains.remove(dataset, &members);
     }
 }

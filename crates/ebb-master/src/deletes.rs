@@ -12,7 +12,7 @@ use pb::command::Command as Op;
 
 use crate::copies::executor::is_free;
 use crate::copies::repair::Condition;
-use crate::describe::{Place, describe};
+use crate::describe::{ReplicaKey, describe};
 use crate::shared::Shared;
 use crate::view::{ClusterView, nodes};
 
@@ -152,7 +152,7 @@ fn is_dispensable(
     view: &ClusterView<'_>,
     record: &pb::Metablock,
     wanted: usize,
-    described: &BTreeMap<Place, pb::DescribedReplica>,
+    described: &BTreeMap<ReplicaKey, pb::DescribedReplica>,
 ) -> bool {
     let (metablock, committed) = (record.metablock_id(), record.min_version());
     let is_awake = |member: &pb::Member| view.soft.plans.state(member.node_id(), view.now_ms) == NodeState::Awake;
@@ -194,7 +194,7 @@ fn sort_strays(
     shared: &Shared,
     volume: VolumeId,
     candidates: &[MetablockId],
-    described: &BTreeMap<Place, pb::DescribedReplica>,
+    described: &BTreeMap<ReplicaKey, pb::DescribedReplica>,
 ) -> Verdict {
     let machine = shared.group.machine();
     let soft = shared.soft();

@@ -13,13 +13,13 @@ use crate::shared::Shared;
 const NAMES_MAX: usize = 1000;
 
 /// Place of a replica.
-pub(crate) type Place = (MetablockId, VolumeId);
+pub(crate) type ReplicaKey = (MetablockId, VolumeId);
 
 /// Asks members about their replicas. Members that do not answer are missing from the result.
 pub(crate) async fn describe(
     shared: &Arc<Shared>,
     wanted: Vec<(MetablockId, pb::Member)>,
-) -> BTreeMap<Place, pb::DescribedReplica> {
+) -> BTreeMap<ReplicaKey, pb::DescribedReplica> {
     let mut by_node: BTreeMap<NodeId, Vec<pb::ReplicaName>> = BTreeMap::new();
     for (metablock, member) in wanted {
         let name =
@@ -59,7 +59,7 @@ pub(crate) async fn describe(
 
 /// Resolves doubts: asks for each replica that may be damaged or missing, and queues those that are.
 pub(crate) async fn settle_doubts(shared: &Arc<Shared>) {
-    let doubts: Vec<Place> = {
+    let doubts: Vec<ReplicaKey> = {
         let soft = shared.soft();
         let work = &soft.work;
         work.doubts.iter().take(10 * NAMES_MAX).copied().collect()

@@ -11,7 +11,7 @@ use ebb_types::{Error, InodeId, MetablockId, NodeId, Result, VolumeId, bail};
 use ebb_wire::pb;
 use pb::command::Command as Op;
 
-use crate::describe::{Place, describe};
+use crate::describe::{ReplicaKey, describe};
 use crate::holdings::Holdings;
 use crate::nodes::{is_damaged, volumes_of};
 use crate::shared::Shared;
@@ -259,7 +259,7 @@ pub(crate) fn obstacles(shared: &Shared, inode: InodeId) -> Obstacles {
     Obstacles { missed, held_back }
 }
 
-fn place(record: &pb::Metablock, member: &pb::Member) -> Place {
+fn place(record: &pb::Metablock, member: &pb::Member) -> ReplicaKey {
     (record.metablock_id(), member.volume_id())
 }
 

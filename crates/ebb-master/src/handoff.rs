@@ -7,14 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use ebb_handoff::{HandoffLog, Logged};
 use ebb_meta::Machine;
-use ebb_power::drain::{self, Ask, Owed};
+use ebb_power::debt::{self, Ask, Owed};
 use ebb_runtime::{Runtime, SeededBug};
 use ebb_types::{Epoch, InodeId, MetablockId, NodeId, Result, Version, bail};
 use ebb_wire::{convert, pb};
 
 use crate::doubt::{Doubtful, is_past};
 use crate::options::Options;
-use crate::recovery::Held;
+use crate::recovery::ReplicaState;
 use crate::registry::Registry;
 use crate::shared::Shared;
 use crate::soft::Soft;
@@ -48,7 +48,7 @@ pub(crate) async fn append(shared: &Shared, message: pb::LogWrites, payload: Byt
 
 /// Logged writes that sleeping nodes still have to take.
 #[derive(Debug, Default)]
-pub(crate) struct Drain {
+pub(crate) struct Debts {
     owed: Owed,
     refused: u64,
 }
@@ -65,14 +65,14 @@ fn admit(shared: &Shared, lacks: &[pb::LogLack], news: &BTreeMap<MetablockId, u6
         }
     }
     let now_ms = shared.wall_ms();
-    let Soft { plans, drain, .. } = &mut *soft;
-    let taken = drain.owed.add_debts(plans, now_ms, &asks);
-    drain.refused += u64::from(taken.is_err());
+    let Soft { plans, debts, .. } = &mut *soft;
+    let taken = debts.owed.add_debts(plans, now_ms, &asks);
+    debts.refused += u64::from(taken.is_err());
     taken
 }
 
 fn pace(registry: &Registry, node: NodeId) -> u64 {
-    drain::pace_or_assumed(registry.write_bytes_per_sec(node))
+    debt::pace_or_assumed(registry.write_bytes_per_sec(node))
 }
 
 /// State of the log for operators.
@@ -80,21 +80,21 @@ pub(crate) fn status(shared: &Shared) -> pb::HandoffStatus {
     let held_bytes = shared.handoff.bytes() as u64;
     let (_, nodes) = shared.node_map();
     let (now_ms, soft) = (shared.wall_ms(), shared.soft());
-    let Soft { plans, drain, .. } = &*soft;
+    let Soft { plans, debts, .. } = &*soft;
     let of_node = |node: pb::Node| {
-        let (id, pace) = (NodeId::new(node.id), drain::pace_or_assumed(node.write_bytes_per_sec));
-        Some(pb::NodeDrain {
+        let (id, pace) = (NodeId::new(node.id), debt::pace_or_assumed(node.write_bytes_per_sec));
+        Some(pb::NodeDebt {
             node: node.id,
-            owed_bytes: drain.owed.bytes(plans, id, now_ms, pace),
-            room_bytes: drain::room(plans, id, now_ms, pace)?,
+            owed_bytes: debts.owed.bytes(plans, id, now_ms, pace),
+            room_bytes: debt::room(plans, id, now_ms, pace)?,
             write_bytes_per_sec: node.write_bytes_per_sec,
         })
     };
     pb::HandoffStatus {
         held_bytes,
         held_bytes_max: shared.handoff.bytes_max() as u64,
-        refused: drain.refused,
-        drains: nodes.into_iter().filter_map(of_node).collect(),
+        refused: debts.refused,
+        debts: nodes.into_iter().filter_map(of_node).collect(),
     }
 }
 
@@ -213,7 +213,7 @@ pub(crate) async fn replay(
     shared: &Arc<Shared>,
     epoch: Epoch,
     metablocks: &[pb::Metablock],
-    promised: &BTreeMap<ReplicaKey, Held>,
+    promised: &BTreeMap<ReplicaKey, ReplicaState>,
     logged: &BTreeMap<MetablockId, Vec<Logged>>,
 ) -> Result<bool> {
     let mut any = false;

@@ -136,9 +136,9 @@ async fn mutate(shared: &Shared, session: SessionId, request: &pb::MetaRequest, 
     let request = chains::complete(shared, request.clone())?;
     let placements = std::mem::take(&mut placed.placements);
     let command = pb::ClientCommand { request: Some(request), placements };
-    // `placed` lives until the command has been applied, so that its promises count until then.
+    // `placed` lives until the command has been applied, so that its reservations count until then.
     match shared.group.propose(Command::Client(command)).await? {
-        Reply::Meta(reply) => Ok(room::promise(shared, op, reply)),
+        Reply::Meta(reply) => Ok(room::reserve(shared, op, reply)),
         Reply::None => Ok(pb::MetaReply::default()),
         other => bail!(Internal, "a namespace request was answered with {other:?}"),
     }

@@ -7,10 +7,10 @@ use ebb_power::Timetable;
 use ebb_types::{Error, ErrorKind, HostName, InodeId, NodeId, Result, min_copies};
 use ebb_wire::pb;
 
-use crate::chains::{self, Promise};
+use crate::chains::{self, PlacementReservation};
 use crate::copies::Task;
 use crate::fewer::attempts;
-use crate::registry::{Patience, Rest};
+use crate::registry::{Patience, Sleep};
 use crate::shared::Shared;
 use crate::soft::Soft;
 use crate::view::ClusterView;
@@ -117,17 +117,17 @@ fn gray_beside(shared: &Shared, need: &Need) -> Vec<NodeId> {
 
 /// Places the copies of a new metablock, fewer than wanted if too few nodes work at present.
 ///
-/// The promise makes later placements aware of this one. Keep it until the command that records the placement has been
+/// The reservation makes later placements aware of this one. Keep it until the command that records the placement has been
 /// applied.
 ///
 /// Errors: as [`place`].
-pub(crate) fn place_new(shared: &Shared, need: &Need) -> Result<(pb::Placement, Promise)> {
+pub(crate) fn place_new(shared: &Shared, need: &Need) -> Result<(pb::Placement, PlacementReservation)> {
     let members = place(shared, need).or_else(|error| match error.kind() {
         ErrorKind::NoSpace | ErrorKind::Unavailable => place_fewer(shared, need, error),
         _ => Err(error),
     })?;
-    let promise = chains::promise(shared, &need.dataset, &members, need.bytes);
-    Ok((pb::Placement { members }, promise))
+    let reservation = chains::reserve(shared, &need.dataset, &members, need.bytes);
+    Ok((pb::Placement { members }, reservation))
 }
 
 /// Places fewer copies of a new metablock than wanted. `error` says why the whole set cannot be placed.
@@ -152,7 +152,7 @@ fn place_fewer(shared: &Shared, need: &Need, error: Error) -> Result<Vec<pb::Mem
 
 fn volumes(view: &ClusterView<'_>, patience: Patience) -> View {
     let soft = view.soft;
-    soft.registry.view(view.machine.nodes(), patience, &soft.room, view.now, |node| view.rest(node))
+    soft.registry.view(view.machine.nodes(), patience, &soft.room, view.now, |node| view.sleep_of(node))
 }
 
 /// Number of usable nodes that may have copies of this need. Full nodes and nodes that sleep by plan count.
@@ -210,7 +210,7 @@ fn look_for_overload(
     let now_ms = shared.wall_ms();
     let mut queues = BTreeMap::<NodeId, Queue>::new();
     for volume in view.volumes.iter().filter(|volume| volume.usable && !volume.off) {
-        if queues.contains_key(&volume.node) || rest(&soft.plans, volume.node, now_ms) == Rest::None {
+        if queues.contains_key(&volume.node) || sleep_of(&soft.plans, volume.node, now_ms) == Sleep::None {
             let queue = queues.entry(volume.node).or_default();
             queue.waiting_bytes += soft.room.waiting(volume.volume);
             queue.away = soft.chains.away().get(&volume.node).copied().unwrap_or(0);
@@ -221,11 +221,11 @@ fn look_for_overload(
 }
 
 /// Sleep of a node by the known plans.
-pub(crate) fn rest(plans: &Timetable, node: NodeId, now_ms: u64) -> Rest {
+pub(crate) fn sleep_of(plans: &Timetable, node: NodeId, now_ms: u64) -> Sleep {
     match plans.next_wake_ms(node, now_ms) {
-        None => Rest::Off,
-        Some(_) if plans.awake_for(node, now_ms).is_always() => Rest::None,
-        Some(_) => Rest::Blinks,
+        None => Sleep::Off,
+        Some(_) if plans.awake_for(node, now_ms).is_always() => Sleep::None,
+        Some(_) => Sleep::Blinks,
     }
 }
 

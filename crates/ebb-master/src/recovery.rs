@@ -16,12 +16,12 @@ pub struct Answer {
     /// The recorded member.
     pub member: pb::Member,
     /// State of its replica. `None` means that it was not reached, or lacks the recorded volume.
-    pub held: Option<Held>,
+    pub held: Option<ReplicaState>,
 }
 
 /// State of a member's replica when it promised the new epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Held {
+pub struct ReplicaState {
     /// Version; 0 if the member has no replica.
     pub version: Version,
     /// Bytes.
@@ -98,7 +98,7 @@ pub fn plan(case: &Case) -> Step {
     }
     let length = reached.clone().find(|(_, held)| held.version == base).map_or(0, |(_, held)| held.length);
     let (sources, lagging): (Vec<_>, Vec<_>) = reached.partition(|(_, held)| held.version == base);
-    let members = |answers: Vec<(pb::Member, Held)>| answers.into_iter().map(|(member, _)| member).collect();
+    let members = |answers: Vec<(pb::Member, ReplicaState)>| answers.into_iter().map(|(member, _)| member).collect();
     assert!(!sources.is_empty(), "some member of m{} has the highest version", case.record.id);
     Step::Settle(Settle {
         record: case.record.clone(),

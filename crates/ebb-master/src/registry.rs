@@ -369,7 +369,7 @@ impl Registry {
         patience: Patience,
         reservations: &Reservations,
         now: Moment,
-        rest: impl Fn(NodeId) -> Rest,
+        rest: impl Fn(NodeId) -> Sleep,
     ) -> View {
         let mut view = View::default();
         for record in recorded {
@@ -379,9 +379,9 @@ impl Registry {
             let node = self.nodes.get(&id).unwrap_or(&unheard);
             let silent = node.heard.map(|heard| now.since(heard));
             let (may_be_silent, is_off) = match rest(id) {
-                Rest::None => (false, false),
-                Rest::Blinks => (true, false),
-                Rest::Off => (true, true),
+                Sleep::None => (false, false),
+                Sleep::Blinks => (true, false),
+                Sleep::Off => (true, true),
             };
             let is_patient = patience == Patience::UntilDead || may_be_silent;
             // A node that is off says nothing, but may still be the home of a copy.
@@ -464,7 +464,7 @@ const UNREPORTED_FREE_BYTES: u64 = 1 << 40;
 
 /// Sleep of a node by the power plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rest {
+pub enum Sleep {
     /// The node is on.
     None,
     /// The node sleeps at times and wakes by itself. New replicas wait for it.

@@ -1,4 +1,4 @@
-//! Reservations: room that writers were promised and have not used yet.
+//! Reservations: room that is set aside for writers and not used yet.
 //!
 //! A write succeeds only where room is reserved on every member. So ENOSPC and EDQUOT come from `write`, and never
 //! after `close`. A grant reserves its metablock. The first grant of a new file reserves only a block, because most
@@ -14,7 +14,7 @@
 //! A holder's reservation lasts until its recovery has finished, because the members may have all of it.
 //!
 //! Plain values; soft state. A new master process starts with guesses about files that are held or in recovery, until
-//! their holders reclaim their promises. Where a quota binds, the guess is the most that may have been promised.
+//! their holders reclaim their reservations. Where a quota binds, the guess is the most that may have been reserved.
 
 mod offer;
 mod waiting;
@@ -33,7 +33,7 @@ use waiting::{Spans, Waiting, expected};
 #[derive(Debug, Default)]
 pub struct Reservations {
     files: BTreeMap<InodeId, File>,
-    volumes: BTreeMap<VolumeId, Promised>,
+    volumes: BTreeMap<VolumeId, Reserved>,
     datasets: BTreeMap<DatasetId, u64>,
     spans: Spans,
     overloaded: BTreeSet<NodeId>,
@@ -64,7 +64,7 @@ struct Block {
     waits: u64,
     /// Span of time to which these bytes belong.
     span: u64,
-    /// Whether `reserved` is the most that an earlier master process may have promised, where a quota binds. A guess is
+    /// Whether `reserved` is the most that an earlier master process may have reserved, where a quota binds. A guess is
     /// never shown to the holder.
     is_guess: bool,
 }
@@ -84,7 +84,7 @@ impl Block {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Promised {
+struct Reserved {
     bytes: u64,
     /// Bytes committed since the last heartbeat, and between the two before it. The reported free space may not include
     /// them yet.
@@ -93,7 +93,7 @@ struct Promised {
 }
 
 impl Reservations {
-    /// The guesses of a new master process about promises of earlier ones.
+    /// The guesses of a new master process about reservations of earlier ones.
     #[must_use]
     pub fn of_held(machine: &Machine) -> Self {
         let mut all = Self::default();
@@ -112,7 +112,7 @@ impl Reservations {
             blocks.for_each(|block| block.is_guess = dataset.quota_bytes != 0);
         }
         // Which of these files are being written is unknown. Their next writes show it.
-        all.volumes.values_mut().for_each(|promised| promised.waiting = Waiting::default());
+        all.volumes.values_mut().for_each(|reserved| reserved.waiting = Waiting::default());
         all
     }
 
@@ -230,21 +230,21 @@ impl Reservations {
             // Invariant: spans only advance, or the bytes would be subtracted from the wrong one.
             assert!(before.span <= span, "{id} was counted in span {}, and now is span {span}", before.span);
             for volume in &before.volumes {
-                let promised = self.volumes.entry(*volume).or_default();
-                promised.bytes = promised.bytes.saturating_sub(before.open());
+                let reserved = self.volumes.entry(*volume).or_default();
+                reserved.bytes = reserved.bytes.saturating_sub(before.open());
                 // Data take space whether or not the volume's reported free space shows it yet.
                 let grown = now.as_ref().map_or(0, |now| now.length.min(now.reserved).saturating_sub(before.length));
-                promised.fading[0] += grown;
-                promised.waiting.subtract(before.waits, before.span, span);
+                reserved.fading[0] += grown;
+                reserved.waiting.subtract(before.waits, before.span, span);
             }
             let count = self.datasets.entry(dataset).or_default();
             *count = count.saturating_sub(before.open());
         }
         if let Some(now) = now {
             for volume in &now.volumes {
-                let promised = self.volumes.entry(*volume).or_default();
-                promised.bytes += now.open();
-                promised.waiting.add(now.waits, now.span, span);
+                let reserved = self.volumes.entry(*volume).or_default();
+                reserved.bytes += now.open();
+                reserved.waiting.add(now.waits, now.span, span);
             }
             *self.datasets.entry(dataset).or_default() += now.open();
         }
@@ -253,24 +253,24 @@ impl Reservations {
     /// Records that a volume has reported its free space.
     pub fn on_heartbeat(&mut self, volume: VolumeId) {
         let span = self.spans.number();
-        if let Some(promised) = self.volumes.get_mut(&volume) {
-            promised.fading = [0, promised.fading[0]];
-            if promised.bytes == 0 && promised.fading == [0, 0] && promised.waiting.bytes(span) == 0 {
+        if let Some(reserved) = self.volumes.get_mut(&volume) {
+            reserved.fading = [0, reserved.fading[0]];
+            if reserved.bytes == 0 && reserved.fading == [0, 0] && reserved.waiting.bytes(span) == 0 {
                 self.volumes.remove(&volume);
             }
         }
     }
 
-    /// Bytes of a volume that are promised, or too new for its reported free space.
+    /// Bytes of a volume that are reserved, or too new for its reported free space.
     #[must_use]
     pub fn on_volume(&self, volume: VolumeId) -> u64 {
-        self.volumes.get(&volume).map_or(0, |promised| promised.bytes + promised.fading.iter().sum::<u64>())
+        self.volumes.get(&volume).map_or(0, |reserved| reserved.bytes + reserved.fading.iter().sum::<u64>())
     }
 
     /// Uncommitted bytes that a volume has been given to write and that are likely to be written soon.
     #[must_use]
     pub fn waiting(&self, volume: VolumeId) -> u64 {
-        self.volumes.get(&volume).map_or(0, |promised| promised.waiting.bytes(self.spans.number()))
+        self.volumes.get(&volume).map_or(0, |reserved| reserved.waiting.bytes(self.spans.number()))
     }
 
     /// Counts the bytes of a placement that is being logged, until [`Reservations::forget_expected`].
@@ -286,8 +286,8 @@ impl Reservations {
     pub(crate) fn forget_expected(&mut self, on_its_way: &OnItsWay) {
         let now = self.spans.number();
         for volume in &on_its_way.volumes {
-            let promised = self.volumes.entry(*volume).or_default();
-            promised.waiting.subtract(on_its_way.bytes, on_its_way.span, now);
+            let reserved = self.volumes.entry(*volume).or_default();
+            reserved.waiting.subtract(on_its_way.bytes, on_its_way.span, now);
         }
     }
 
@@ -307,7 +307,7 @@ impl Reservations {
         overloaded
     }
 
-    /// Promised and uncommitted bytes in a dataset, of one copy.
+    /// Reserved and uncommitted bytes in a dataset, of one copy.
     #[must_use]
     pub fn in_dataset(&self, dataset: DatasetId) -> u64 {
         self.datasets.get(&dataset).copied().unwrap_or_default()

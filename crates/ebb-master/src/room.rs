@@ -9,7 +9,7 @@ use ebb_wire::pb;
 use pb::command::Command;
 use pb::meta_op::Op;
 
-use crate::chains::Promise;
+use crate::chains::PlacementReservation;
 use crate::deletes::is_deleting;
 use crate::leases::Mode;
 use crate::placement::{Need, place_new};
@@ -27,17 +27,17 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Maximum number of metablocks in one Grant.
 const GRANT_LEN_MAX: usize = 256;
 
-/// Members for new metablocks. The promises keep others from the same room until the placement is logged.
+/// Members for new metablocks. The reservations keep others from the same room until the placement is logged.
 #[derive(Default)]
 pub(crate) struct Placed {
     pub placements: Vec<pb::Placement>,
-    promises: Vec<Promise>,
+    reservations: Vec<PlacementReservation>,
 }
 
 impl Placed {
-    fn add(&mut self, (placement, promise): (pb::Placement, Promise)) {
+    fn add(&mut self, (placement, reservation): (pb::Placement, PlacementReservation)) {
         self.placements.push(placement);
-        self.promises.push(promise);
+        self.reservations.push(reservation);
     }
 }
 
@@ -191,8 +191,8 @@ fn refusal(short: Short, dataset: &pb::Dataset) -> ebb_types::Error {
 
 fn quota_left(soft: &Soft, machine: &Machine, dataset: &pb::Dataset) -> Option<u64> {
     let (_, used) = machine.dataset_usage(dataset.id);
-    let promised = soft.room.in_dataset(DatasetId::new(dataset.id));
-    (dataset.quota_bytes != 0).then(|| dataset.quota_bytes.saturating_sub(used + promised))
+    let reserved = soft.room.in_dataset(DatasetId::new(dataset.id));
+    (dataset.quota_bytes != 0).then(|| dataset.quota_bytes.saturating_sub(used + reserved))
 }
 
 fn offer(
@@ -210,7 +210,7 @@ fn offer(
 }
 
 /// Reserves room for a holder's new metablocks, and adds it to the reply.
-pub(crate) fn promise(shared: &Shared, op: &Op, mut reply: pb::MetaReply) -> pb::MetaReply {
+pub(crate) fn reserve(shared: &Shared, op: &Op, mut reply: pb::MetaReply) -> pb::MetaReply {
     let Some(attr) = reply.attr.filter(|_| !reply.metablocks.is_empty()) else { return reply };
     for block in &mut reply.metablocks {
         let whole = match op {
@@ -218,7 +218,7 @@ pub(crate) fn promise(shared: &Shared, op: &Op, mut reply: pb::MetaReply) -> pb:
             Op::Grant(_) => attr.metablock_size,
             _ => 0,
         };
-        promise_block(shared, &attr, block, whole);
+        reserve_for_block(shared, &attr, block, whole);
     }
     reply
 }
@@ -233,12 +233,12 @@ pub(crate) fn on_acquired(shared: &Shared, mut reply: pb::AcquireReply) -> pb::A
     for (at, block) in reply.metablocks.iter_mut().enumerate() {
         let ahead = block.length.next_multiple_of(attr.block_size.max(1)) + attr.block_size;
         let whole = if Some(at) == last { ahead.min(attr.metablock_size) } else { 0 };
-        promise_block(shared, &attr, block, whole);
+        reserve_for_block(shared, &attr, block, whole);
     }
     reply
 }
 
-fn promise_block(shared: &Shared, attr: &pb::Attr, block: &mut pb::Metablock, whole: u64) {
+fn reserve_for_block(shared: &Shared, attr: &pb::Attr, block: &mut pb::Metablock, whole: u64) {
     let inode = InodeId::new(attr.inode);
     let machine = shared.group.machine();
     let Ok(dataset) = machine.dataset_of(inode) else { return };

@@ -14,7 +14,7 @@ use ebb_types::{HostName, SessionId};
 use crate::chains::Chains;
 use crate::failures::Failures;
 use crate::gray::Gray;
-use crate::handoff::Drain;
+use crate::handoff::Debts;
 use crate::holdings::Holdings;
 use crate::leases::Leases;
 use crate::leases::sharing::Sharing;
@@ -64,7 +64,7 @@ pub(crate) struct Soft {
     /// The power client, as last heard.
     pub waker: Option<Waker>,
     /// Logged writes for sleeping nodes.
-    pub drain: Drain,
+    pub debts: Debts,
     pub served: Served,
 
     // Copies.
@@ -100,7 +100,7 @@ impl Soft {
             plans: timetable(machine, wall_ms(runtime.wall())),
             followed: 0,
             waker: None,
-            drain: Drain::default(),
+            debts: Debts::default(),
             served: Served::default(),
             work: Work::default(),
             chains: Chains::of(machine),

@@ -13,8 +13,8 @@ use ebb_wire::pb;
 use crate::copies::repair::{Condition, SetView};
 use crate::copies::route::{Route, choose_route};
 use crate::options::Options;
-use crate::placement::rest;
-use crate::registry::Rest;
+use crate::placement::sleep_of;
+use crate::registry::Sleep;
 use crate::shared::Shared;
 use crate::soft::Soft;
 
@@ -58,13 +58,13 @@ impl ClusterView<'_> {
     }
 
     /// Sleep of a node by the power plans.
-    pub(crate) fn rest(&self, node: NodeId) -> Rest {
-        rest(&self.soft.plans, node, self.now_ms)
+    pub(crate) fn sleep_of(&self, node: NodeId) -> Sleep {
+        sleep_of(&self.soft.plans, node, self.now_ms)
     }
 
     /// Whether no plan wakes a node.
     pub(crate) fn is_off(&self, node: NodeId) -> bool {
-        self.rest(node) == Rest::Off
+        self.sleep_of(node) == Sleep::Off
     }
 
     /// Whether a node may be a home of copies: it is known, not dead, and not being drained.

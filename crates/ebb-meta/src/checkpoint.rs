@@ -34,12 +34,12 @@ pub const CHECKPOINT_FORMAT: u32 = 1;
 
 /// Checksum over a stream of records. Each record is mixed with the sum of the records before it.
 #[derive(Clone, Copy, Default)]
-struct Chain {
+struct RunningSum {
     records: u64,
     checksum: u32,
 }
 
-impl Chain {
+impl RunningSum {
     fn add(&mut self, record: &[u8], buffer: &mut Vec<u8>) {
         buffer.clear();
         buffer.extend(self.checksum.to_le_bytes());
@@ -57,7 +57,7 @@ impl Machine {
     /// Encodes the whole state, applied up to this index and term of the log. The header comes first, the trailer last.
     /// `emit` receives one encoded record at a time.
     pub fn encode_records(&self, index: u64, term: u64, mut emit: impl FnMut(&[u8])) {
-        let (mut chain, mut encoded, mut buffer) = (Chain::default(), Vec::new(), Vec::new());
+        let (mut sum, mut encoded, mut buffer) = (RunningSum::default(), Vec::new(), Vec::new());
         let mut encode = |record: Record, encoded: &mut Vec<u8>| {
             encoded.clear();
             pb::CheckpointRecord { record: Some(record) }.encode_raw(encoded);
@@ -65,9 +65,9 @@ impl Machine {
         };
         for record in std::iter::once(self.header(index, term)).chain(self.body()) {
             encode(record, &mut encoded);
-            chain.add(&encoded, &mut buffer);
+            sum.add(&encoded, &mut buffer);
         }
-        encode(chain.trailer(), &mut encoded);
+        encode(sum.trailer(), &mut encoded);
     }
 
     /// A hash over the whole state. Equal states have equal digests, in any process.
@@ -172,7 +172,7 @@ impl Machine {
     /// Decodes a state, and the index and term of the last applied entry of the log. A stream that is cut, damaged or
     /// of another format is refused (kind `Corrupt` or `Unsupported`).
     pub fn from_records<'a>(records: impl Iterator<Item = Result<&'a [u8]>> + Clone) -> Result<(Self, u64, u64)> {
-        Names::load(records.clone())?.join(Rest::load(records)?)
+        Names::load(records.clone())?.join(Remainder::load(records)?)
     }
 }
 
@@ -186,7 +186,7 @@ pub struct Names {
 }
 
 /// The other half: everything but the entries.
-pub struct Rest {
+pub struct Remainder {
     loader: Loader,
 }
 
@@ -226,7 +226,7 @@ impl Names {
     }
 
     /// Joins both halves, and checks that they belong to each other.
-    pub fn join(self, rest: Rest) -> Result<(Machine, u64, u64)> {
+    pub fn join(self, rest: Remainder) -> Result<(Machine, u64, u64)> {
         let mut loader = rest.loader;
         let mut subdirectories = std::collections::BTreeMap::<InodeId, u32>::new();
         for (parent, inode) in self.targets {
@@ -252,36 +252,36 @@ impl Names {
     }
 }
 
-impl Rest {
+impl Remainder {
     /// Loads the records that are not entries. It checks the trailer's count and checksum over all records.
     pub fn load<'a>(records: impl Iterator<Item = Result<&'a [u8]>>) -> Result<Self> {
         let mut loader = Loader { machine: Machine::empty(), place: None };
-        let (mut chain, mut buffer) = (Chain::default(), Vec::new());
+        let (mut sum, mut buffer) = (RunningSum::default(), Vec::new());
         for encoded in records {
             let encoded = encoded?;
             if is_entry(encoded) {
                 if loader.place.is_none() {
                     bail!(Corrupt, "the checkpoint does not start with its header");
                 }
-                chain.add(encoded, &mut buffer);
+                sum.add(encoded, &mut buffer);
                 continue;
             }
-            let record = decode(encoded, chain.records)?;
+            let record = decode(encoded, sum.records)?;
             if let Some(Record::Trailer(trailer)) = &record.record {
-                if (trailer.records, trailer.checksum) != (chain.records, chain.checksum) {
+                if (trailer.records, trailer.checksum) != (sum.records, sum.checksum) {
                     bail!(
                         Corrupt,
                         "the checkpoint's {} records do not match its trailer ({})",
-                        chain.records,
+                        sum.records,
                         trailer.records
                     );
                 }
                 return Ok(Self { loader });
             }
-            chain.add(encoded, &mut buffer);
+            sum.add(encoded, &mut buffer);
             loader.load(record)?;
         }
-        bail!(Corrupt, "the checkpoint ends after {} records without a trailer", chain.records)
+        bail!(Corrupt, "the checkpoint ends after {} records without a trailer", sum.records)
     }
 }
 

@@ -76,7 +76,7 @@ mod xattr;
 #[cfg(test)]
 mod tests;
 
-pub use checkpoint::{CHECKPOINT_FORMAT, Names, Rest};
+pub use checkpoint::{CHECKPOINT_FORMAT, Names, Remainder};
 pub use known::decode_known;
 pub use lineage::{EPOCH_STEP_MAX, SESSION_DRAWN_MIN, Told};
 pub use machine::Machine;

@@ -24,7 +24,7 @@
 //!
 //! Reading order: [`hardware`], [`battery`], [`plan`] (its value), [`plan::lookup`], [`plan::timetable`], [`signal`],
 //! [`chain`] (datasets), [`policy`] (the registry; then `policy/circular.rs`, `policy/tide.rs`), [`reach`],
-//! [`account`], [`manager`]; then the rules for readers, writers and copies: [`read`], [`drain`], [`popularity`].
+//! [`account`], [`manager`]; then the rules for readers, writers and copies: [`read`], [`debt`], [`popularity`].
 //!
 //! Adding a policy: one file in `policy/`, one line in the registry.
 #![forbid(unsafe_code)]
@@ -32,7 +32,7 @@
 pub mod account;
 pub mod battery;
 pub mod chain;
-pub mod drain;
+pub mod debt;
 pub mod hardware;
 pub mod manager;
 pub mod plan;

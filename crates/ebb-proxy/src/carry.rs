@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Allocate, Client, Handle, Place, Privileges, Seek, SetAttr, SetTime};
+use ebb_client::{Allocate, Client, Handle, Privileges, Seek, SetAttr, SetTime, WriteAt};
 use ebb_runtime::{Runtime, SeededBug};
 use ebb_types::{Credentials, RequestId, Result, SessionId, WallTime, bail};
 use ebb_wire::pb;
@@ -90,8 +90,8 @@ impl Operation {
         let len = self.payload.len() as u64;
         // I-29: where an append lands depends on every operation before it, so it excludes all of them.
         let (place, range) = match write.at_end {
-            true => (Place::End, WHOLE),
-            false => (Place::At(write.offset), write.offset..write.offset.saturating_add(len)),
+            true => (WriteAt::End, WHOLE),
+            false => (WriteAt::Offset(write.offset), write.offset..write.offset.saturating_add(len)),
         };
         let taken = self.turn(range.clone(), Use::Changes).await?;
         let size_before = self.client.size_now(handle)?;

@@ -24,7 +24,7 @@ pub(crate) struct Files {
     runtime: Runtime,
     client: Client,
     files_max: usize,
-    places: Mutex<BTreeMap<InodeId, Arc<Place>>>,
+    places: Mutex<BTreeMap<InodeId, Arc<Seat>>>,
     ended: Mutex<EndedStays>,
     returns: Arc<Semaphore>,
     /// The proxy takes no further file. It is set under the lock of `places`.
@@ -33,7 +33,7 @@ pub(crate) struct Files {
 
 /// The place of a file that is held, or about to be.
 #[derive(Default)]
-struct Place {
+struct Seat {
     /// Excludes taking the lease and giving it back from each other.
     changing: tokio::sync::Mutex<()>,
     now: Mutex<Option<Arc<SharedFile>>>,
@@ -92,7 +92,7 @@ impl Files {
         Ok(epoch)
     }
 
-    fn place(&self, inode: InodeId) -> Result<Arc<Place>> {
+    fn place(&self, inode: InodeId) -> Result<Arc<Seat>> {
         let mut places = self.places.lock();
         if self.leaving.load(Ordering::SeqCst) {
             bail!(ShuttingDown, "this proxy is about to end, and takes no further file");
@@ -112,7 +112,7 @@ impl Files {
     }
 
     /// Ends a stay. Operations under way fail, as their handles are pinned to an epoch that is over.
-    fn end(&self, place: &Place, file: &Arc<SharedFile>) {
+    fn end(&self, place: &Seat, file: &Arc<SharedFile>) {
         let mut now = place.now.lock();
         if now.as_ref().is_none_or(|now| now.epoch != file.epoch) {
             return;
@@ -134,7 +134,7 @@ impl Files {
 
     /// Starts giving back quiet files, and forgets lost ones. It does not wait. The caller runs it periodically.
     pub fn tend(self: &Arc<Self>, quiet_time: Duration) {
-        let all: Vec<(InodeId, Arc<Place>)> =
+        let all: Vec<(InodeId, Arc<Seat>)> =
             self.places.lock().iter().map(|(inode, place)| (*inode, Arc::clone(place))).collect();
         for (inode, place) in all {
             if !self.is_due(&place, quiet_time) {
@@ -151,7 +151,7 @@ impl Files {
     }
 
     /// Ends old direct writes of a file. True if its stay may be over. It does not wait.
-    fn is_due(&self, place: &Place, quiet_time: Duration) -> bool {
+    fn is_due(&self, place: &Seat, quiet_time: Duration) -> bool {
         let file = place.now.lock().clone();
         if let Some(file) = &file {
             file.end_old_tickets(self.runtime.now());
@@ -171,7 +171,7 @@ impl Files {
         Arc::strong_count(file) <= 2 && file.is_quiet(now, quiet_time)
     }
 
-    async fn tend_one(&self, inode: InodeId, place: &Arc<Place>, quiet_time: Duration) {
+    async fn tend_one(&self, inode: InodeId, place: &Arc<Seat>, quiet_time: Duration) {
         let Ok(_changing) = place.changing.try_lock() else { return };
         let file = place.now.lock().clone();
         if let Some(file) = file {
@@ -194,7 +194,7 @@ impl Files {
 
     /// Takes no further file, and gives back each file that is held. It interrupts no operation.
     pub async fn leave(self: &Arc<Self>) {
-        let places: Vec<(InodeId, Arc<Place>)> = {
+        let places: Vec<(InodeId, Arc<Seat>)> = {
             // Ordering: under the lock under which places are made. A file that is being taken has its place by then.
             let places = self.places.lock();
             self.leaving.store(true, Ordering::SeqCst);
@@ -216,7 +216,7 @@ impl Files {
         }
     }
 
-    async fn leave_one(&self, inode: InodeId, place: &Place) {
+    async fn leave_one(&self, inode: InodeId, place: &Seat) {
         let _changing = place.changing.lock().await;
         let Some(file) = place.now.lock().clone() else { return };
         if let Err(error) = self.give_back(place, &file).await {
@@ -225,7 +225,7 @@ impl Files {
     }
 
     /// Gives the lease back, unless it is lost, and ends the stay if it is over. The caller has `changing`.
-    async fn give_back(&self, place: &Place, file: &Arc<SharedFile>) -> Result<()> {
+    async fn give_back(&self, place: &Seat, file: &Arc<SharedFile>) -> Result<()> {
         let given_back = if file.is_held() { self.client.give_back(file.inode).await } else { Ok(()) };
         if !file.is_held() {
             self.end(place, file);
@@ -235,7 +235,7 @@ impl Files {
 
     /// Ends all stays, after the leases were given back.
     pub fn end_all(&self) {
-        let places: Vec<Arc<Place>> = self.places.lock().values().cloned().collect();
+        let places: Vec<Arc<Seat>> = self.places.lock().values().cloned().collect();
         for place in places {
             let file = place.now.lock().clone();
             if let Some(file) = file {

@@ -19,7 +19,7 @@ use crate::files::Files;
 use crate::options::ProxyOptions;
 use crate::relay::Relay;
 use crate::requests::RequestName;
-use crate::results::{Place, Results, Slot};
+use crate::results::{Entered, Results, Slot};
 use crate::sessions::Sessions;
 use crate::stopover::Stopovers;
 
@@ -150,8 +150,8 @@ impl Front {
         let memory = self.room(bytes, deadline).await?;
         let place = self.results.lock().enter(name, acknowledged, inode, self.runtime.now())?;
         let slot = match place {
-            Place::Known(slot) => return Ok(slot),
-            Place::New(slot) => slot,
+            Entered::Known(slot) => return Ok(slot),
+            Entered::New(slot) => slot,
         };
         let duty = Duty { slot: Arc::clone(&slot), boot: self.boot };
         let work = self.prepare(call, op, payload);

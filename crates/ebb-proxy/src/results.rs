@@ -59,7 +59,7 @@ impl Slot {
 
 /// State of a request.
 #[derive(Debug)]
-pub enum Place {
+pub enum Entered {
     /// New. The caller executes it, and fills the slot.
     New(Arc<Slot>),
     /// Under way or done.
@@ -93,7 +93,13 @@ impl Results {
     /// Makes the slot of a request, or finds it. The client waits for no answer below `acknowledged`.
     ///
     /// Errors: as [`Results::find`], and `Overloaded` if the session's window, or the table, is full.
-    pub fn enter(&mut self, name: RequestName, acknowledged: RequestId, inode: InodeId, now: Moment) -> Result<Place> {
+    pub fn enter(
+        &mut self,
+        name: RequestName,
+        acknowledged: RequestId,
+        inode: InodeId,
+        now: Moment,
+    ) -> Result<Entered> {
         let RequestName { session, request } = name;
         if !self.sessions.contains_key(&session) && self.sessions.len() >= SESSIONS_MAX {
             bail!(Overloaded, "the proxy serves {SESSIONS_MAX} sessions already");
@@ -106,7 +112,7 @@ impl Results {
         answers.heard = now;
         answers.raise_floor(acknowledged);
         if let Some(slot) = answers.find(name, inode)? {
-            return Ok(Place::Known(slot));
+            return Ok(Entered::Known(slot));
         }
         if answers.slots.len() >= WINDOW_MAX {
             bail!(Overloaded, "session {session} has {WINDOW_MAX} requests whose answers it has not taken");
@@ -115,7 +121,7 @@ impl Results {
         // I-39: the slot is taken before the work starts, so a repeated request finds it and waits.
         let before = answers.slots.insert(request, Arc::clone(&slot));
         assert!(before.is_none(), "{name:?} would be carried out twice");
-        Ok(Place::New(slot))
+        Ok(Entered::New(slot))
     }
 
     /// Forgets sessions that have been silent for long.
@@ -158,20 +164,20 @@ mod tests {
     const ONE: SessionId = SessionId::new(1);
     const FILE: InodeId = InodeId::new(7);
 
-    fn enter(results: &mut Results, request: u64, acknowledged: u64) -> Result<Place> {
+    fn enter(results: &mut Results, request: u64, acknowledged: u64) -> Result<Entered> {
         results.enter(RequestName::new(ONE, request), RequestId::new(acknowledged), FILE, Moment::default())
     }
 
     #[test]
     fn a_request_is_new_once_and_known_until_its_answer_was_taken() {
         let mut results = Results::default();
-        let Place::New(slot) = enter(&mut results, 1, 1).unwrap() else { panic!("it is new") };
-        assert!(matches!(enter(&mut results, 1, 1), Ok(Place::Known(_))));
+        let Entered::New(slot) = enter(&mut results, 1, 1).unwrap() else { panic!("it is new") };
+        assert!(matches!(enter(&mut results, 1, 1), Ok(Entered::Known(_))));
         slot.fill(pb::SharedOpReply { offset: 5, ..Default::default() });
         slot.fill(pb::SharedOpReply { offset: 6, ..Default::default() });
-        let Place::Known(again) = enter(&mut results, 1, 1).unwrap() else { panic!("it is known") };
+        let Entered::Known(again) = enter(&mut results, 1, 1).unwrap() else { panic!("it is known") };
         assert_eq!(again.reply.lock().as_ref().map(|reply| reply.offset), Some(5), "the first answer stays");
-        assert!(matches!(enter(&mut results, 2, 2), Ok(Place::New(_))));
+        assert!(matches!(enter(&mut results, 2, 2), Ok(Entered::New(_))));
         assert_eq!(enter(&mut results, 1, 1).unwrap_err().kind(), ErrorKind::Stale, "late: nobody waits for it");
     }
 
@@ -183,7 +189,7 @@ mod tests {
         }
         let next = WINDOW_MAX as u64 + 1;
         assert_eq!(enter(&mut results, next, 1).unwrap_err().kind(), ErrorKind::Overloaded);
-        assert!(matches!(enter(&mut results, next, 2), Ok(Place::New(_))));
+        assert!(matches!(enter(&mut results, next, 2), Ok(Entered::New(_))));
         let other = results.enter(RequestName::new(ONE, next), RequestId::new(2), InodeId::new(8), Moment::default());
         assert_eq!(other.unwrap_err().kind(), ErrorKind::Invalid);
     }
@@ -191,7 +197,7 @@ mod tests {
     #[test]
     fn silent_sessions_are_forgotten_but_not_what_is_under_way() {
         let mut results = Results::default();
-        let Place::New(slot) = enter(&mut results, 1, 1).unwrap() else { panic!("it is new") };
+        let Entered::New(slot) = enter(&mut results, 1, 1).unwrap() else { panic!("it is new") };
         let late = Moment::default().after(FORGET_AFTER);
         results.sweep(late);
         slot.fill(pb::SharedOpReply::default());

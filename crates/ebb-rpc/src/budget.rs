@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::PeerInfo;
-use crate::fair::{Fair, Held};
+use crate::fair::{Fair, Usage};
 
 /// The owner of a share: a peer's address without its port, and the host that it declared. The host is the peer's own
 /// word, as all of its identity is: a process that holds the secret and claims many hosts has many shares.
@@ -38,7 +38,7 @@ pub(crate) struct Quota<K: Ord + Clone>(Arc<Mutex<Fair<K, Waiter<K>>>>);
 pub(crate) struct Share<K: Ord + Clone> {
     quota: Quota<K>,
     key: K,
-    held: Held,
+    held: Usage,
 }
 
 impl<K: Ord + Clone> Clone for Quota<K> {
@@ -84,7 +84,7 @@ impl<K: Ord + Clone> Quota<K> {
         (fair.held(key), fair.free())
     }
 
-    fn share(&self, key: K, held: Held) -> Share<K> {
+    fn share(&self, key: K, held: Usage) -> Share<K> {
         Share { quota: self.clone(), key, held }
     }
 

@@ -50,7 +50,7 @@ struct Waiting {
 }
 
 impl Outgoing for Waiting {
-    type Held = OwnedSemaphorePermit;
+    type Resources = OwnedSemaphorePermit;
 
     fn len(&self) -> u64 {
         self.frame.len()

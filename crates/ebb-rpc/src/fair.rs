@@ -27,7 +27,7 @@ struct Account<W> {
 
 /// An owner's part of the resource.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Held {
+pub(crate) struct Usage {
     /// Counts for its owner.
     pub charged: usize,
     /// Of that, the units that others cannot have meanwhile.
@@ -70,22 +70,22 @@ impl<K: Ord + Clone, W> Fair<K, W> {
     }
 
     /// Takes units if no wish waits and they are free for this owner now.
-    pub fn try_take(&mut self, key: &K, units: usize) -> Option<Held> {
+    pub fn try_take(&mut self, key: &K, units: usize) -> Option<Usage> {
         let is_free = self.turns.is_empty() && self.verdict(key, units) == Verdict::Now;
         is_free.then(|| self.grant(key, units, units))
     }
 
     /// Charges units that are in use already: of the resource it takes only as much as the owner may have.
-    pub fn charge(&mut self, key: &K, units: usize) -> Held {
+    pub fn charge(&mut self, key: &K, units: usize) -> Usage {
         let held = self.held(key);
         let may = self.guaranteed.saturating_sub(held).max(self.free.saturating_sub(held));
         self.grant(key, units, units.min(may).min(self.free))
     }
 
-    fn grant(&mut self, key: &K, charged: usize, taken: usize) -> Held {
+    fn grant(&mut self, key: &K, charged: usize, taken: usize) -> Usage {
         self.free -= taken;
         self.account(key).held += charged;
-        Held { charged, taken }
+        Usage { charged, taken }
     }
 
     fn account(&mut self, key: &K) -> &mut Account<W> {
@@ -102,7 +102,7 @@ impl<K: Ord + Clone, W> Fair<K, W> {
     }
 
     /// Gives taken units back.
-    pub fn give_back(&mut self, key: &K, held: Held) {
+    pub fn give_back(&mut self, key: &K, held: Usage) {
         self.free += held.taken;
         self.account(key).held -= held.charged;
         self.forget_idle(key);
@@ -115,7 +115,7 @@ impl<K: Ord + Clone, W> Fair<K, W> {
     }
 
     /// The waiters whose turn has come, with their units. `is_gone`: whether a waiter waits no more.
-    pub fn next_grants(&mut self, is_gone: impl Fn(&W) -> bool) -> Vec<(K, Held, W)> {
+    pub fn next_grants(&mut self, is_gone: impl Fn(&W) -> bool) -> Vec<(K, Usage, W)> {
         let mut grants = Vec::new();
         let mut passed_over = 0;
         while passed_over < self.turns.len() {
@@ -161,7 +161,7 @@ mod tests {
 
     type Pool = Fair<u8, u32>;
 
-    fn take_all(pool: &mut Pool, key: u8, units: usize) -> Vec<Held> {
+    fn take_all(pool: &mut Pool, key: u8, units: usize) -> Vec<Usage> {
         std::iter::from_fn(|| pool.try_take(&key, units)).collect()
     }
 
@@ -183,7 +183,7 @@ mod tests {
         let mut pool = Pool::new(100, 10);
         let held = take_all(&mut pool, 1, 10);
         assert_eq!(held.len(), 5);
-        let others: Vec<Held> = (2..7).map(|key| pool.try_take(&key, 10).unwrap()).collect();
+        let others: Vec<Usage> = (2..7).map(|key| pool.try_take(&key, 10).unwrap()).collect();
         for waiter in 0..5 {
             pool.wait(&1, 10, waiter);
         }
@@ -213,7 +213,7 @@ mod tests {
     fn what_is_in_use_already_is_charged_to_its_owner_and_takes_no_more_than_its_share() {
         let mut pool = Pool::new(100, 10);
         let answers = pool.charge(&1, 1000);
-        assert_eq!(answers, Held { charged: 1000, taken: 100 });
+        assert_eq!(answers, Usage { charged: 1000, taken: 100 });
         pool.give_back(&1, answers);
         let first = pool.charge(&1, 40);
         let second = pool.charge(&1, 40);
@@ -243,7 +243,7 @@ mod tests {
         #[test]
         fn nothing_is_lost_and_nobody_waits_for_ever(wishes in proptest::collection::vec((0..5_u8, 1..20_usize, any::<bool>()), 1..80)) {
             let mut pool = Pool::new(40, 20);
-            let mut held: VecDeque<(u8, Held)> = VecDeque::new();
+            let mut held: VecDeque<(u8, Usage)> = VecDeque::new();
             let mut waiting = 0;
             for (number, (key, units, gives_back)) in wishes.into_iter().enumerate() {
                 pool.wait(&key, units, number as u32);

@@ -25,13 +25,13 @@ const LARGE: u64 = 64 << 10;
 /// Something to write.
 pub(crate) trait Outgoing: Send + 'static {
     /// Resources that are held until the frame has been written, or given up.
-    type Held: Send;
+    type Resources: Send;
 
     /// Bytes of the frame.
     fn len(&self) -> u64;
 
     /// The frame, now that its turn has come. `None`: its caller does not wait for it any more.
-    fn unpack(self) -> Option<(Frame, Self::Held)>;
+    fn unpack(self) -> Option<(Frame, Self::Resources)>;
 }
 
 /// The writing side of a connection. Cheap to clone; all clones write to the same connection.

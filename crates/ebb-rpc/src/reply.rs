@@ -92,13 +92,13 @@ pub(crate) struct Answered {
 }
 
 impl Outgoing for Answered {
-    type Held = (Share<PeerKey>, OwnedSemaphorePermit);
+    type Resources = (Share<PeerKey>, OwnedSemaphorePermit);
 
     fn len(&self) -> u64 {
         self.frame.len()
     }
 
-    fn unpack(self) -> Option<(Frame, Self::Held)> {
+    fn unpack(self) -> Option<(Frame, Self::Resources)> {
         // The caller does not wait any more for a big answer that is late. Something is sent in any case. It shows the
         // caller that this server lives, and a request without an answer would count as not begun when the server ends.
         let is_wanted = self.frame.is_small() || self.expires >= self.runtime.now();

@@ -115,7 +115,7 @@ impl ChunkTable {
     }
 
     /// The places of a range's bytes in the file.
-    pub(crate) fn places(&self, offset: u64, len: u64) -> Vec<Place> {
+    pub(crate) fn places(&self, offset: u64, len: u64) -> Vec<Extent> {
         places(offset, len, |index| self.is_second(index))
     }
 
@@ -144,7 +144,7 @@ impl ChunkTable {
 
 /// A run of bytes that lie together in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Extent {
     /// In the replica.
     pub(crate) offset: u64,
     /// In the file.
@@ -153,16 +153,16 @@ pub(crate) struct Place {
 }
 
 /// The places of a range's bytes in the file. `is_second` is true for a chunk in its second place.
-pub(crate) fn places(offset: u64, len: u64, is_second: impl Fn(usize) -> bool) -> Vec<Place> {
+pub(crate) fn places(offset: u64, len: u64, is_second: impl Fn(usize) -> bool) -> Vec<Extent> {
     assert!(offset + len <= SECOND, "bytes up to {} would lie among the second places", offset + len);
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<Extent> = Vec::new();
     for chunk in if len == 0 { 0..0 } else { chunks_of(offset, len) } {
         let start = offset.max(chunk as u64 * CHUNK_SIZE);
         let stop = (offset + len).min((chunk as u64 + 1) * CHUNK_SIZE);
         let at = if is_second(chunk) { start + SECOND } else { start };
         match places.last_mut() {
             Some(last) if last.at + last.len == at => last.len += stop - start,
-            _ => places.push(Place { offset: start, at, len: stop - start }),
+            _ => places.push(Extent { offset: start, at, len: stop - start }),
         }
     }
     debug_assert_eq!(places.iter().map(|place| place.len).sum::<u64>(), len, "every byte has one place");
@@ -180,7 +180,7 @@ mod tests {
         for index in 0..5 {
             table.set_data(index, 1, index == 1 || index == 2);
         }
-        let place = |offset, at, len| Place { offset, at, len };
+        let place = |offset, at, len| Extent { offset, at, len };
         assert_eq!(
             table.places(100, CHUNK_SIZE * 4 - 95),
             [

@@ -23,7 +23,7 @@
 //! - `replica` (received and synced), `write`, `flush` (group commit), `read`, `short_circuit` (descriptors for readers on the
 //!   host);
 //! - `checkpoint`, `recover` and `replay` (start), `extents` (contents merged);
-//! - then `admin`, `pull`, `scrub`, `rest`, `notice` (log messages about a full disk), `tombstones` (records of deleted
+//! - then `admin`, `pull`, `scrub`, `housekeeping`, `notice` (log messages about a full disk), `tombstones` (records of deleted
 //!   ids).
 //!
 //! The formats are in `label`, `batch`, `journal`, `index`.
@@ -40,6 +40,7 @@ mod files;
 mod flush;
 #[doc(hidden)]
 pub mod fuzz;
+mod housekeeping;
 mod index;
 mod journal;
 mod label;
@@ -53,7 +54,6 @@ mod record;
 mod recover;
 mod replay;
 mod replica;
-mod rest;
 mod scrub;
 mod short_circuit;
 mod space;

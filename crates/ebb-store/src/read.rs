@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ebb_runtime::{File, OpenMode};
 use ebb_types::{CHUNK_SIZE, ErrorKind, MetablockId, Result, Version, bail, err};
 
-use crate::chunks::{self, Place};
+use crate::chunks::{self, Extent};
 use crate::crc::crc32c;
 use crate::extents::Extents;
 use crate::files::replica_path;
@@ -202,7 +202,7 @@ struct View {
     /// Length of the file's front that the read needs.
     file_needed: u64,
     file_made: bool,
-    places: Vec<Place>,
+    places: Vec<Extent>,
 }
 
 impl View {
@@ -277,7 +277,7 @@ async fn read_bytes(shared: &Shared, replica: &Replica, view: &View, offset: u64
 }
 
 /// The bytes at these places, in order, as far as the file reaches.
-async fn read_places(file: &File, places: &[Place]) -> Result<Bytes> {
+async fn read_places(file: &File, places: &[Extent]) -> Result<Bytes> {
     if let [place] = places {
         return file.read_at(place.at, place.len as usize).await;
     }

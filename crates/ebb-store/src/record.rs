@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use ebb_types::{CHUNK_SIZE, Epoch, MetablockId, Result, Version, bail};
 
-use crate::chunks::{self, Place, places};
+use crate::chunks::{self, Extent, places};
 use crate::codec::{Put, Take};
 
 /// Longest replica: the largest metablock that a geometry allows.
@@ -106,12 +106,12 @@ impl Record {
     }
 
     /// The places in the file of a range that the record touches.
-    pub(crate) fn places(&self, offset: u64, len: u64) -> Vec<Place> {
+    pub(crate) fn places(&self, offset: u64, len: u64) -> Vec<Extent> {
         places(offset, len, |chunk| self.is_second(chunk))
     }
 
     /// The old places of a range that the record wrote directly.
-    pub(crate) fn places_before(&self, offset: u64, len: u64) -> Vec<Place> {
+    pub(crate) fn places_before(&self, offset: u64, len: u64) -> Vec<Extent> {
         places(offset, len.min(self.length_before.saturating_sub(offset)), |chunk| !self.is_second(chunk))
     }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use ebb_runtime::{Disk, File, OpenMode, Runtime};
 use ebb_types::{Epoch, ErrorKind, Incarnation, MetablockId, Result, VolumeId, bail, err};
 
-use crate::chunks::{ChunkTable, LONG, Place, SECOND, places};
+use crate::chunks::{ChunkTable, Extent, LONG, SECOND, places};
 use crate::extents::{Extents, Source};
 use crate::files::{REPLICAS_DIR, parse_name, pull_path, replica_path, shard, shard_path};
 use crate::index::{IndexHead, IndexWriter, index_path, read_index};
@@ -376,7 +376,7 @@ impl Fix {
     async fn put_in_place(&self, file: &File) -> Result<()> {
         self.free_places(file).await?;
         for (start, end, source) in self.extents.below(self.length) {
-            for Place { offset, at, len } in self.chunks.places(start, end - start) {
+            for Extent { offset, at, len } in self.chunks.places(start, end - start) {
                 match &source {
                     Source::Hole => file.punch_hole(at, len).await?,
                     Source::Bytes(bytes) => {

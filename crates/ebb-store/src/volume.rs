@@ -23,7 +23,7 @@ use crate::recover::Loaded;
 use crate::replica::Replica;
 use crate::space::SpaceGauge;
 use crate::tombstones::Tombstones;
-use crate::{checkpoint, flush, recover, rest, short_circuit};
+use crate::{checkpoint, flush, housekeeping, recover, short_circuit};
 
 /// Limit of the journal before a checkpoint, which bounds the time of the next start.
 pub const JOURNAL_BYTES_MAX: u64 = 256 << 20;
@@ -163,7 +163,7 @@ impl Volume {
         let tasks = vec![
             runtime.spawn("volume-flush", flush::run(shared.clone())),
             runtime.spawn("volume-checkpoint", checkpoint::run(shared.clone())),
-            runtime.spawn("volume-rest", rest::run(shared.clone())),
+            runtime.spawn("volume-housekeeping", housekeeping::run(shared.clone())),
         ];
         Ok(Self { _tasks: Arc::new(Tasks { shared: shared.clone(), tasks }), shared })
     }
@@ -300,12 +300,12 @@ impl Volume {
     pub async fn stop(&self) -> Result<()> {
         let shared = &self.shared;
         shared.closing.store(true, Ordering::Relaxed);
-        rest::mark_damaged(shared).await?;
+        housekeeping::mark_damaged(shared).await?;
         flush::flush_all(shared).await?;
         short_circuit::revoke_all(shared);
         // Synced records are put in place while the journal is held.
         drop(shared.journal.lock().await);
-        rest::give_back_all(shared).await;
+        housekeeping::give_back_all(shared).await;
         checkpoint::checkpoint(shared).await
     }
 }

@@ -11,7 +11,7 @@ use ebb_types::{CHUNK_SIZE, Epoch, ErrorKind, Incarnation, MetablockId, Result, 
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::admin::check_epoch;
-use crate::chunks::{LONG, Place, SECOND, places};
+use crate::chunks::{Extent, LONG, SECOND, places};
 use crate::files::{GROWTH_MIN, GROWTH_RUN};
 use crate::flush::{flush, open, remove};
 use crate::plan::{Change, OldChunks, Way};
@@ -462,7 +462,7 @@ async fn write_direct(shared: &Shared, replica: &Replica, offset: u64, bytes: &b
         if places.iter().any(|place| place.at >= SECOND) && file.len().await? < LONG {
             file.set_len(LONG).await?;
         }
-        for Place { offset: from, at, len } in &places {
+        for Extent { offset: from, at, len } in &places {
             let from = (from - offset) as usize;
             file.write_at(*at, vec![bytes.slice(from..from + *len as usize)]).await?;
         }

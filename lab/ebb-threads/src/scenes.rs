@@ -77,7 +77,7 @@ pub mod outbox {
     }
 
     impl Outgoing for Numbered {
-        type Held = ();
+        type Resources = ();
 
         fn len(&self) -> u64 {
             if self.is_large { 1 << 20 } else { 1 }

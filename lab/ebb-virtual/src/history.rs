@@ -117,7 +117,7 @@ pub struct Read {
 
 /// Where a file that has one user is, as its user knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum Whereabouts {
     /// Under this name.
     At(String),
     /// Under one of two: a rename has not returned, or failed.
@@ -138,7 +138,7 @@ pub enum Place {
 #[derive(Clone, Debug)]
 pub struct OwnFile {
     /// Where it is.
-    pub place: Place,
+    pub place: Whereabouts,
     /// Its inode, if it is known.
     pub inode: Option<u64>,
 }
@@ -202,12 +202,12 @@ impl History {
     /// A file with one user is about to be made; returns its number.
     pub fn begin_own(&mut self, name: &str) -> usize {
         let file = OWN_FIRST + self.own.len();
-        self.own.insert(file, OwnFile { place: Place::Perhaps(name.to_owned()), inode: None });
+        self.own.insert(file, OwnFile { place: Whereabouts::Perhaps(name.to_owned()), inode: None });
         file
     }
 
     /// Where a file with one user is now; its inode, if it is known.
-    pub fn settle_own(&mut self, file: usize, place: Place, inode: Option<u64>) {
+    pub fn settle_own(&mut self, file: usize, place: Whereabouts, inode: Option<u64>) {
         if let Some(own) = self.own.get_mut(&file) {
             own.place = place;
             own.inode = own.inode.or(inode);
@@ -218,7 +218,7 @@ impl History {
     #[must_use]
     pub fn own_name(&self, file: usize) -> Option<String> {
         match &self.own.get(&file)?.place {
-            Place::At(name) | Place::Open(name) => Some(name.clone()),
+            Whereabouts::At(name) | Whereabouts::Open(name) => Some(name.clone()),
             _ => None,
         }
     }
@@ -232,7 +232,7 @@ impl History {
     /// Numbers of the files whose names are certain.
     #[must_use]
     pub fn own_files_that_stay(&self) -> Vec<usize> {
-        let stay = self.own.iter().filter(|(_, own)| matches!(own.place, Place::At(_)));
+        let stay = self.own.iter().filter(|(_, own)| matches!(own.place, Whereabouts::At(_)));
         stay.map(|(file, _)| *file).collect()
     }
 

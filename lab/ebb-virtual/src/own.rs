@@ -5,7 +5,7 @@ use ebb_runtime::virt::Dice;
 use ebb_types::{Error, ErrorKind, Result};
 
 use crate::files::directory_of;
-use crate::history::Place;
+use crate::history::Whereabouts;
 use crate::workload::Worker;
 
 /// Files of a worker at a time.
@@ -61,7 +61,7 @@ impl OwnFiles {
         let file = worker.board.history.lock().begin_own(&name);
         let made = worker.files.make(&name).await;
         if let Ok(inode) = made {
-            worker.board.history.lock().settle_own(file, Place::At(name), Some(inode));
+            worker.board.history.lock().settle_own(file, Whereabouts::At(name), Some(inode));
             self.files.push(file);
             fill_some(worker, file, dice).await;
         }
@@ -86,7 +86,7 @@ fn some_name(worker: &Worker, dice: &mut Dice) -> String {
 async fn rename(worker: &Worker, file: usize, dice: &mut Dice) -> bool {
     let target = some_name(worker, dice);
     let Some(source) = worker.board.history.lock().own_name(file) else { return false };
-    worker.board.history.lock().settle_own(file, Place::Either(source.clone(), target.clone()), None);
+    worker.board.history.lock().settle_own(file, Whereabouts::Either(source.clone(), target.clone()), None);
     let renamed = worker.files.rename(&source, &target).await;
     complain(worker, &format!("rename of {source} to {target}"), &renamed);
     settle_after(worker, file, &renamed, source, target)
@@ -96,14 +96,14 @@ async fn rename(worker: &Worker, file: usize, dice: &mut Dice) -> bool {
 async fn move_by_link(worker: &Worker, file: usize, dice: &mut Dice) -> bool {
     let target = some_name(worker, dice);
     let Some(source) = worker.board.history.lock().own_name(file) else { return false };
-    let settle = |place: Place| worker.board.history.lock().settle_own(file, place, None);
-    settle(Place::Both(source.clone(), target.clone()));
+    let settle = |place: Whereabouts| worker.board.history.lock().settle_own(file, place, None);
+    settle(Whereabouts::Both(source.clone(), target.clone()));
     let linked = worker.files.link(&source, &target).await;
     complain(worker, &format!("link of {source} to {target}"), &linked);
     if linked.is_err() {
         return settle_after(worker, file, &linked, source, target);
     }
-    settle(Place::Both(target.clone(), source.clone()));
+    settle(Whereabouts::Both(target.clone(), source.clone()));
     let removed = worker.files.unlink(&source).await;
     complain(worker, &format!("removal of {source}, which {target} is as well"), &removed);
     settle_after(worker, file, &removed, source, target)
@@ -126,22 +126,22 @@ async fn replace(worker: &Worker, file: usize, other: usize, dice: &mut Dice) ->
     };
     let Some((source, target)) = names else { return Replaced::Perhaps };
     let kept = format!("~{:x}", dice.bits());
-    let settle = |file: usize, place: Place| worker.board.history.lock().settle_own(file, place, None);
-    settle(file, Place::Either(source.clone(), target.clone()));
-    settle(other, Place::Displaced(target.clone()));
+    let settle = |file: usize, place: Whereabouts| worker.board.history.lock().settle_own(file, place, None);
+    settle(file, Whereabouts::Either(source.clone(), target.clone()));
+    settle(other, Whereabouts::Displaced(target.clone()));
     let replaced = worker.files.replace(&source, &target, &kept).await;
     complain(worker, &format!("rename of {source} over {target}"), &replaced);
     match replaced {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::CrossDevice => {
-            settle(file, Place::At(source));
-            settle(other, Place::At(target));
+            settle(file, Whereabouts::At(source));
+            settle(other, Whereabouts::At(target));
             return Replaced::Not;
         }
         Err(_) => return Replaced::Perhaps,
     }
-    settle(file, Place::At(target));
-    settle(other, Place::Open(kept.clone()));
+    settle(file, Whereabouts::At(target));
+    settle(other, Whereabouts::Open(kept.clone()));
     for _ in 0..dice.below(3) {
         fill_some(worker, other, dice).await;
         let _ = worker.read_cells(other, 0, CELLS, false).await;
@@ -158,17 +158,17 @@ fn settle_after(worker: &Worker, file: usize, done: &Result<()>, source: String,
         Err(error) if error.kind() == ErrorKind::CrossDevice => source,
         Err(_) => return false,
     };
-    worker.board.history.lock().settle_own(file, Place::At(place), None);
+    worker.board.history.lock().settle_own(file, Whereabouts::At(place), None);
     true
 }
 
 async fn unlink(worker: &Worker, file: usize) -> bool {
     let Some(name) = worker.board.history.lock().own_name(file) else { return false };
-    worker.board.history.lock().settle_own(file, Place::Perhaps(name.clone()), None);
+    worker.board.history.lock().settle_own(file, Whereabouts::Perhaps(name.clone()), None);
     let removed = worker.files.unlink(&name).await;
     complain(worker, &format!("removal of {name}"), &removed);
     if removed.is_ok() {
-        worker.board.history.lock().settle_own(file, Place::Gone(name), None);
+        worker.board.history.lock().settle_own(file, Whereabouts::Gone(name), None);
     }
     false
 }

@@ -1,7 +1,7 @@
 //! The oracle on stand-ins that keep and break promises, and the cluster itself on a few seeds.
 
 mod cluster;
-mod drain;
+mod debt;
 mod extras;
 mod failures;
 mod gray;

@@ -33,7 +33,7 @@ impl Kind {
 }
 
 /// A place for load.
-pub enum Place {
+pub enum Target {
     /// A directory of the file system that the build is on.
     Disk(PathBuf),
     /// A mount with requests through the kernel, and no work for them.
@@ -50,7 +50,7 @@ pub struct Daemon {
     pub pid: u32,
 }
 
-impl Place {
+impl Target {
     /// Its kind.
     pub fn kind(&self) -> Kind {
         match self {

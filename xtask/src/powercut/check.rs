@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use super::record::{Kind, Ledger, Place, Versions};
+use super::record::{Kind, Ledger, RecordKey, Versions};
 
 /// Acknowledged records that are missing, or older than the acknowledged version, in sentences. A version that was
 /// tried and not acknowledged may be there or not. It must not replace half of an acknowledged record, except in an
@@ -40,7 +40,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// Whether the file has, at this place, the acknowledged version or one that was tried after it.
-fn check_place(place: &Place, known: &Versions, bytes: &[u8], seed: u64) -> Result<(), String> {
+fn check_place(place: &RecordKey, known: &Versions, bytes: &[u8], seed: u64) -> Result<(), String> {
     let Versions { acknowledged, tried } = *known;
     let offset = usize::try_from(place.offset(seed)).map_err(|_| "its place is not known".to_owned())?;
     let record = bytes.get(offset..).unwrap_or_default();
@@ -56,7 +56,7 @@ fn check_place(place: &Place, known: &Versions, bytes: &[u8], seed: u64) -> Resu
 }
 
 /// Whether each byte is that of a version that may be there.
-fn is_mixture(place: &Place, known: &Versions, record: &[u8], seed: u64) -> bool {
+fn is_mixture(place: &RecordKey, known: &Versions, record: &[u8], seed: u64) -> bool {
     let versions: Vec<Vec<u8>> =
         (known.acknowledged..=known.tried).map(|version| place.record(seed, version)).collect();
     let len = place.bytes(seed);
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn old_missing_and_torn_records_are_found() {
-        let slot = Place { writer: 1, round: 1, kind: Kind::Slots, place: 0 };
+        let slot = RecordKey { writer: 1, round: 1, kind: Kind::Slots, place: 0 };
         let known = Versions { acknowledged: 3, tried: 4 };
         let version = |version| slot.record(7, version);
         assert!(check_place(&slot, &known, &version(3), 7).is_ok());

@@ -42,14 +42,14 @@ impl Kind {
 
 /// The place of a record in a file. A log's place is the number of the record, a small file's that of the file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Place {
+pub struct RecordKey {
     pub writer: u64,
     pub round: u64,
     pub kind: Kind,
     pub place: u64,
 }
 
-impl Place {
+impl RecordKey {
     /// The file's name below the mount.
     pub fn file(&self) -> String {
         let Self { writer, round, kind, place } = self;
@@ -110,7 +110,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for RecordKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, record {}", self.file(), self.place)
     }
@@ -130,7 +130,7 @@ pub struct Versions {
 pub struct Ledger {
     pub seed: u64,
     pub round: u64,
-    pub places: BTreeMap<Place, Versions>,
+    pub places: BTreeMap<RecordKey, Versions>,
     count: u64,
 }
 
@@ -145,7 +145,7 @@ impl Ledger {
     }
 
     /// Adds a writer's records.
-    pub fn add(&mut self, written: BTreeMap<Place, Versions>, acknowledged: u64) {
+    pub fn add(&mut self, written: BTreeMap<RecordKey, Versions>, acknowledged: u64) {
         for (place, noted) in written {
             let known = self.places.entry(place).or_default();
             known.acknowledged = known.acknowledged.max(noted.acknowledged);
@@ -156,8 +156,8 @@ impl Ledger {
 
     /// Removes the rounds before this one. Returns the names of their files.
     pub fn forget_before(&mut self, round: u64) -> Vec<String> {
-        let old: Vec<Place> = self.places.keys().filter(|place| place.round < round).copied().collect();
-        let mut files: Vec<String> = old.iter().map(Place::file).collect();
+        let old: Vec<RecordKey> = self.places.keys().filter(|place| place.round < round).copied().collect();
+        let mut files: Vec<String> = old.iter().map(RecordKey::file).collect();
         files.dedup();
         for place in old {
             self.places.remove(&place);
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn a_record_is_known_again_and_a_changed_one_is_not() {
         for kind in Kind::ALL {
-            let place = Place { writer: 2, round: 3, kind, place: 5 };
+            let place = RecordKey { writer: 2, round: 3, kind, place: 5 };
             let record = place.record(7, 9);
             assert_eq!(record.len(), place.bytes(7));
             assert_eq!(place.version_in(7, &record), Some(9));

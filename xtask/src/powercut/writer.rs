@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use super::record::{Kind, Ledger, Place, SLOTS, Versions};
+use super::record::{Kind, Ledger, RecordKey, SLOTS, Versions};
 use super::{Result, kernel};
 
 /// Writers side by side.
@@ -52,12 +52,12 @@ struct Writer<'a> {
     seed: u64,
     round: u64,
     writer: u64,
-    notes: BTreeMap<Place, Versions>,
+    notes: BTreeMap<RecordKey, Versions>,
     count: u64,
 }
 
 impl Writer<'_> {
-    fn run(mut self, stop: &AtomicBool) -> (BTreeMap<Place, Versions>, u64) {
+    fn run(mut self, stop: &AtomicBool) -> (BTreeMap<RecordKey, Versions>, u64) {
         let mut next = [0_u64; 4];
         let mut step = 0;
         while !stop.load(Ordering::Relaxed) && !kernel::is_interrupted() && step < STEPS_MAX {
@@ -70,7 +70,7 @@ impl Writer<'_> {
                 Kind::Replaced => *number % 3,
             };
             *number += 1;
-            let place = Place { writer: self.writer, round: self.round, kind, place };
+            let place = RecordKey { writer: self.writer, round: self.round, kind, place };
             // A failed write was not acknowledged, and is recorded as tried. Without a mount the writer ends.
             if self.write(place).is_err() && fs::metadata(self.mount).is_err() {
                 break;
@@ -79,7 +79,7 @@ impl Writer<'_> {
         (self.notes, self.count)
     }
 
-    fn write(&mut self, place: Place) -> io::Result<()> {
+    fn write(&mut self, place: RecordKey) -> io::Result<()> {
         let known = self.notes.entry(place).or_default();
         known.tried += 1;
         let version = known.tried;

@@ -1,4 +1,4 @@
-//! Writes along a chain, with members that die, freeze or refuse; the other calls of a block server.
+//! Writes along a pipeline, with members that die, freeze or refuse; the other calls of a block server.
 
 use std::time::Duration;
 
@@ -135,7 +135,7 @@ fn recovery_calls_answer_for_each_replica() {
         let stamp = pb::StampReplica { metablock: 1, volume, incarnation, epoch: 3, base: version(1, 1), length: 400 };
         assert_eq!(client.call(&server, &stamp).await.unwrap().version, version(3, 0));
         let sync = |metablock, seq| pb::SyncReplica { metablock, volume, incarnation, version: version(3, seq) };
-        let message = pb::SyncReplicas { replicas: vec![sync(1, 0), sync(1, 9)], chain: Vec::new() };
+        let message = pb::SyncReplicas { replicas: vec![sync(1, 0), sync(1, 9)], pipeline: Vec::new() };
         let reply = client.call(&server, &message).await.unwrap();
         assert_eq!((reply.replicas[0].synced, &reply.replicas[0].failure), (version(3, 0), &None));
         assert_eq!(reply.replicas[1].failure.as_ref().unwrap().kind, ErrorKind::Gap.raw());

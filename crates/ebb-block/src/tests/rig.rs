@@ -116,7 +116,7 @@ impl Client {
             length: data.len() as u64,
             checksums: sums(offset, data),
             sync,
-            chain: hops[1..].to_vec(),
+            pipeline: hops[1..].to_vec(),
             ..pb::WriteReplica::default()
         };
         let channel = self.connector.channel(&hops[0].address);

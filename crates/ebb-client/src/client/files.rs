@@ -10,7 +10,7 @@ use ebb_wire::pb::meta_op;
 use super::{Client, READS_AHEAD};
 use crate::read::READ_MAX;
 use crate::types::{
-    Access, Allocate, CopyRange, Handle, IfExists, NewFile, NewName, Place, Privileges, Seek, UnnamedFile,
+    Access, Allocate, CopyRange, Handle, IfExists, NewFile, NewName, Privileges, Seek, UnnamedFile, WriteAt,
 };
 
 impl Client {
@@ -99,17 +99,17 @@ impl Client {
 
     /// Writes all of `data`.
     pub async fn write(&self, handle: Handle, offset: u64, data: Bytes) -> Result<()> {
-        self.write_to(handle, Place::At(offset), data, Privileges::OfOpener).await.map(drop)
+        self.write_to(handle, WriteAt::Offset(offset), data, Privileges::OfOpener).await.map(drop)
     }
 
     /// Writes at the end of the file as it is when the write lease is held; returns where.
     pub async fn append(&self, handle: Handle, data: Bytes) -> Result<u64> {
-        self.write_to(handle, Place::End, data, Privileges::OfOpener).await
+        self.write_to(handle, WriteAt::End, data, Privileges::OfOpener).await
     }
 
     /// Writes all of `data` to its place; returns the offset. Privileges that go, go in one step with the bytes: no
     /// reader sees the bytes with set-user-id or set-group-id still set.
-    pub async fn write_to(&self, handle: Handle, place: Place, data: Bytes, privileges: Privileges) -> Result<u64> {
+    pub async fn write_to(&self, handle: Handle, place: WriteAt, data: Bytes, privileges: Privileges) -> Result<u64> {
         let (file, len) = (self.shared.handles.get(handle)?, data.len());
         let at = self.shared.write(&file, place, data, privileges).await?;
         self.shared.served.count(&file, len);

@@ -31,7 +31,7 @@ const FLUSH_PAUSE: Duration = Duration::from_millis(500);
 pub(crate) const HELD_MAX: usize = 50_000;
 /// Files flushed at a time before everything is given back.
 const FLUSHES_MAX: usize = 32;
-/// Bytes that may stay promised to files that nobody here has open. Others cannot use them, but whoever gives a lease
+/// Bytes that may stay reserved for files that nobody here has open. Others cannot use them, but whoever gives a lease
 /// back must ask again before it reads or writes the file.
 const IDLE_ROOM_MAX: u64 = 1 << 30;
 
@@ -200,18 +200,18 @@ impl Shared {
         }
     }
 
-    /// The same for a master process that has forgotten what it promised.
+    /// The same for a master process that has forgotten what it reserved.
     pub fn reclaimed(&self, inode: &Inode) -> pb::Held {
         let mut held = self.held(inode);
         if held.mode() == pb::LeaseMode::LeaseWrite {
             let core = inode.core.lock();
             let whole = core.geometry().metablock_size;
             let unfinished = core.map.iter().filter(|(_, record)| record.length < whole);
-            let promised = unfinished.map(|(index, record)| {
+            let reserved = unfinished.map(|(index, record)| {
                 let written = core.channels.get(index).map_or(0, |channel| channel.length);
-                pb::Promised { metablock: record.id, reserved: reach_of(record).max(written) }
+                pb::Reserved { metablock: record.id, reserved: reach_of(record).max(written) }
             });
-            held.promised = promised.collect();
+            held.reserved = reserved.collect();
         }
         held
     }
@@ -240,7 +240,7 @@ impl Shared {
         }
     }
 
-    /// Gives the leases back that were not used for longest, if there are too many, or if too much room is promised to
+    /// Gives the leases back that were not used for longest, if there are too many, or if too much room is reserved to
     /// files that nobody here has open.
     pub async fn trim_leases(self: &Arc<Self>) {
         // Only what needs no flushing: commits wait for this.
@@ -264,7 +264,7 @@ impl Shared {
         self.sweep(|_| true);
     }
 
-    /// Gives back all room that is promised to files which nobody here has open, and their leases with it. Callers take
+    /// Gives back all room that is reserved for files that this client has not open, and their leases with it. Callers take
     /// turns, so that who comes second finds what the first gave back.
     pub async fn return_room(self: &Arc<Self>) {
         let _turn = self.returning_room.lock().await;
@@ -324,7 +324,7 @@ pub(crate) fn lost(inode: u64, epoch: u64) -> pb::Held {
     pb::Held { inode, epoch, ..Default::default() }
 }
 
-/// Bytes that are promised to a file for writes to come, if nobody here has it open.
+/// Bytes that are reserved for a file for writes to come, if nobody here has it open.
 fn idle_room(inode: &Inode) -> u64 {
     let core = inode.core.lock();
     if core.open_count > 0 || core.hold.lease() != Lease::Write {

@@ -127,7 +127,7 @@ async fn attempt(shared: &Arc<Shared>, member: &pb::Member, call: &Held, payload
             Ok((Answer::Seek(answer.message), Bytes::new()))
         }
         Held::Write(write) => {
-            let write = pb::WriteReplica { volume, incarnation, chain: Vec::new(), ..write.clone() };
+            let write = pb::WriteReplica { volume, incarnation, pipeline: Vec::new(), ..write.clone() };
             let payload = if payload.is_empty() { Vec::new() } else { vec![payload.clone()] };
             let answer = members::ask(shared, &hop, &write, payload, within(WRITE_DEADLINE)).await?;
             Ok((Answer::Write(answer.message), Bytes::new()))
@@ -135,7 +135,7 @@ async fn attempt(shared: &Arc<Shared>, member: &pb::Member, call: &Held, payload
         Held::Sync(sync) => {
             let of_member = |replica: &pb::SyncReplica| pb::SyncReplica { volume, incarnation, ..*replica };
             let replicas = sync.replicas.iter().map(of_member).collect();
-            let sync = pb::SyncReplicas { replicas, chain: Vec::new() };
+            let sync = pb::SyncReplicas { replicas, pipeline: Vec::new() };
             let answer = members::ask(shared, &hop, &sync, Vec::new(), within(WRITE_DEADLINE)).await?;
             Ok((Answer::Sync(answer.message), Bytes::new()))
         }

@@ -179,7 +179,7 @@ impl Shared {
         }
         let opening = self.session.last_opening();
         let session = self.session.name().id.raw();
-        let message = pb::Reclaim { session, leases, open, opening, tells_promises: true };
+        let message = pb::Reclaim { session, leases, open, opening, tells_reserved: true };
         self.session.masters.call(&message, ATTEMPT, self.session.ttl()).await.result?;
         Ok(())
     }

@@ -25,7 +25,7 @@ use crate::lease::hold::Lease;
 use crate::shared::Shared;
 use crate::shared_file::put::Directly;
 use crate::shared_file::sharing::{End, Fate, Request, Sharing, Stay, is_worth_repeating, unknown};
-use crate::types::{Allocate, Place, Privileges, Seek};
+use crate::types::{Allocate, Privileges, Seek, WriteAt};
 
 /// Bytes of one operation. Twice what a kernel asks for at a time; a longer one is cut.
 pub(crate) const SHARED_MAX: u64 = 2 << 20;
@@ -76,7 +76,7 @@ impl Shared {
         self: &Arc<Self>,
         file: &OpenFile,
         sharing: &Sharing,
-        place: Place,
+        place: WriteAt,
         data: &Bytes,
         privileges: Privileges,
     ) -> Result<Option<u64>> {
@@ -86,8 +86,8 @@ impl Shared {
         // An empty write is one operation, too.
         while at < data.len() || first.is_none() {
             let len = (data.len() - at).min(SHARED_MAX as usize);
-            let offset = if let Place::At(offset) = place { offset + at as u64 } else { 0 };
-            if place != Place::End && self.is_direct(len) {
+            let offset = if let WriteAt::Offset(offset) = place { offset + at as u64 } else { 0 };
+            if place != WriteAt::End && self.is_direct(len) {
                 let part = data.slice(at..at + len);
                 match self.write_direct(&file.inode, sharing, offset, &part, take_privileges).await? {
                     Directly::Done => {
@@ -100,7 +100,7 @@ impl Shared {
                     Directly::NotThis => {}
                 }
             }
-            let write = shared_op::Write { offset, at_end: place == Place::End, take_privileges };
+            let write = shared_op::Write { offset, at_end: place == WriteAt::End, take_privileges };
             let payload = vec![data.slice(at..at + len)];
             match self.change_shared(&file.inode, sharing, Op::Write(write), payload).await? {
                 Outcome::Done(answer) => drop(first.get_or_insert(answer.reply.offset)),

@@ -234,12 +234,12 @@ impl FakeBlock {
     }
 
     async fn forward(&self, message: &pb::WriteReplica, payload: Bytes, deadline: Duration) -> Vec<pb::MemberResult> {
-        let Some((next, chain)) = message.chain.split_first() else { return Vec::new() };
+        let Some((next, pipeline)) = message.pipeline.split_first() else { return Vec::new() };
         let member = next.member.unwrap_or_default();
         let forward = pb::WriteReplica {
             volume: member.volume,
             incarnation: member.incarnation,
-            chain: chain.to_vec(),
+            pipeline: pipeline.to_vec(),
             ..message.clone()
         };
         let deadline = deadline.mul_f64(0.8);

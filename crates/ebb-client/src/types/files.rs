@@ -41,9 +41,9 @@ impl Access {
 
 /// Where a write goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum WriteAt {
     /// To this offset, in bytes.
-    At(u64),
+    Offset(u64),
     /// Behind the last byte.
     End,
 }

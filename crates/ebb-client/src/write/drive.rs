@@ -133,7 +133,7 @@ impl Target {
         by_dataset || write.weight() <= SINGLE_SOURCE_MAX
     }
 
-    /// Sends a write to all members: to each from here, or to the nearest with the others as its chain.
+    /// Sends a write to all members: to each from here, or to the nearest with the others as its pipeline.
     async fn send(self, write: Arc<Outgoing>, sync: bool) {
         let members = self.members();
         let results = if members.len() == 1 || self.is_single_source(&write) {

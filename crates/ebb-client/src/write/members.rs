@@ -24,7 +24,7 @@ const PROBE_PAUSE: Duration = Duration::from_millis(500);
 /// What was heard of a member to which something was sent: its answer, why there is none, or nothing at all.
 pub(crate) type Heard = Result<Option<pb::MemberResult>>;
 
-/// Sends a write to the first of `hops`, with the others as its chain. Answers in the order of `hops`.
+/// Sends a write to the first of `hops`, with the others as its pipeline. Answers in the order of `hops`.
 pub(crate) async fn write(
     shared: &Arc<Shared>,
     metablock: MetablockId,
@@ -32,14 +32,14 @@ pub(crate) async fn write(
     write: &Outgoing,
     sync: bool,
 ) -> Vec<Heard> {
-    let Some((first, chain)) = hops.split_first() else { return Vec::new() };
+    let Some((first, pipeline)) = hops.split_first() else { return Vec::new() };
     let member = first.member;
     let (message, payload) = write.to_message(metablock);
     let message = pb::WriteReplica {
         volume: member.volume,
         incarnation: member.incarnation,
         sync,
-        chain: chain.iter().map(Hop::to_message).collect(),
+        pipeline: pipeline.iter().map(Hop::to_message).collect(),
         ..message
     };
     // Cancel-safety: a member that has it answers "done" when it is sent again, to each member by itself.
@@ -50,30 +50,30 @@ pub(crate) async fn write(
     results
 }
 
-/// Has the first of `hops`, and the others as its chain, keep bytes for a later write. Answers as [`write`].
+/// Has the first of `hops`, and the others as its pipeline, keep bytes for a later write. Answers as [`write`].
 pub(crate) async fn put(shared: &Arc<Shared>, hops: &[Hop], message: pb::PutStaged, bytes: Bytes) -> Vec<Heard> {
-    let Some((first, chain)) = hops.split_first() else { return Vec::new() };
+    let Some((first, pipeline)) = hops.split_first() else { return Vec::new() };
     let member = first.member;
-    let chain = chain.iter().map(Hop::to_message).collect();
-    let message = pb::PutStaged { volume: member.volume, incarnation: member.incarnation, chain, ..message };
+    let pipeline = pipeline.iter().map(Hop::to_message).collect();
+    let message = pb::PutStaged { volume: member.volume, incarnation: member.incarnation, pipeline, ..message };
     // Cancel-safety: what members keep of it is of a ticket that is given up then.
     along_chain(shared, hops, watched(shared, first, &message, vec![bytes], 0, WRITE_DEADLINE)).await
 }
 
-/// Waits for what a chain answers to a call to its first member; not as long as the deadline, if a further member is missed: the hop
+/// Waits for what a pipeline answers to a call to its first member; not as long as the deadline, if a further member is missed: the hop
 /// before that one would wait for all of it.
 async fn along_chain(
     shared: &Arc<Shared>,
     hops: &[Hop],
     called: impl Future<Output = Result<Response<pb::WriteReplicaReply>>>,
 ) -> Vec<Heard> {
-    let (chain, sent) = (&hops[1..], shared.runtime.now());
+    let (pipeline, sent) = (&hops[1..], shared.runtime.now());
     tokio::select! {
         biased;
         reply = called => answers(hops, reply),
-        () = chain_is_stuck(shared, chain, sent) => {
+        () = pipeline_is_stuck(shared, pipeline, sent) => {
             let now = shared.runtime.now();
-            for hop in chain.iter().filter(|hop| is_missed(shared, hop)) {
+            for hop in pipeline.iter().filter(|hop| is_missed(shared, hop)) {
                 let node = hop.member.node;
                 if shared.nodes.on_unreached(node, sent, now) {
                     begin_asking(shared, node);
@@ -94,21 +94,21 @@ pub(crate) async fn read_put(
     watched(shared, hop, message, Vec::new(), expected, WRITE_DEADLINE).await
 }
 
-/// Whether a member of a chain is not heard, here or by the master.
+/// Whether a member of a pipeline is not heard, here or by the master.
 fn is_missed(shared: &Shared, hop: &Hop) -> bool {
     let node = hop.member.node;
     shared.nodes.is_silent(node) || shared.nodes.is_late(node)
 }
 
-/// Returns when a call that was sent at `sent` waits for a member of its chain that is silent or late.
-async fn chain_is_stuck(shared: &Arc<Shared>, chain: &[Hop], sent: Moment) {
+/// Returns when a call that was sent at `sent` waits for a member of its pipeline that is silent or late.
+async fn pipeline_is_stuck(shared: &Arc<Shared>, pipeline: &[Hop], sent: Moment) {
     let nodes = &shared.nodes;
     loop {
         let changed = nodes.changes().notified_owned();
         tokio::pin!(changed);
         changed.as_mut().enable();
         let waited = shared.runtime.now().since(sent);
-        if !chain.iter().any(|hop| is_missed(shared, hop)) {
+        if !pipeline.iter().any(|hop| is_missed(shared, hop)) {
             changed.await;
         } else if waited >= LATE_WAIT {
             return;
@@ -152,7 +152,7 @@ pub(crate) async fn sync(
         incarnation: member.incarnation,
         version: Some(version.into()),
     };
-    let message = pb::SyncReplicas { replicas: vec![replica], chain: Vec::new() };
+    let message = pb::SyncReplicas { replicas: vec![replica], pipeline: Vec::new() };
     Ok(call(shared, &hop, &message, Vec::new(), WRITE_DEADLINE).await?.message)
 }
 

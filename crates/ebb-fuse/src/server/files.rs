@@ -11,8 +11,8 @@ use crate::abi::request::{FileRequest, Header, Write};
 use crate::abi::{OPEN_EXEC, RELEASE_FLOCK_UNLOCK, WRITE_CACHE, WRITE_KILL_SUIDGID, fopen, privileges, reply};
 use crate::pages::Way;
 use crate::vfs::{
-    Access, Allocate, CopyRange, Handle, IfExists, LockSort, NewFile, NewName, OpenMode, Place, Privileges, Seek,
-    UnnamedFile, Vfs,
+    Access, Allocate, CopyRange, Handle, IfExists, LockSort, NewFile, NewName, OpenMode, Privileges, Seek, UnnamedFile,
+    Vfs, WriteAt,
 };
 
 /// Most bytes that one request copies: it must end well before its deadline, and the program asks again for the rest.
@@ -148,7 +148,7 @@ impl<V: Vfs> Server<V> {
         // Written pages of a mapping have their place; everything else in append mode goes to the end of the file,
         // which another mount may have moved since the kernel looked.
         let appends = has(flags, libc::O_APPEND) && write_flags & WRITE_CACHE == 0;
-        let place = if appends { Place::End } else { Place::At(offset) };
+        let place = if appends { WriteAt::End } else { WriteAt::Offset(offset) };
         let way = self.files.find(file).map_or(Way::Direct, |opened| opened.way);
         let writing = self.vfs.write(file, place, data, privileges);
         let written = if write_flags & WRITE_CACHE == 0 && way == Way::Direct {

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use crate::vfs::{
     Allocate, Attr, CopyRange, DirEntry, DirPage, EntryDetail, Handle, IfExists, IfLocked, Lock, LockKind, NewFile,
-    NewName, OpenMode, Place, Privileges, Rename, RenameMode, Seek, SetAttr, SetTime, StatFs, UnnamedFile, Vfs,
+    NewName, OpenMode, Privileges, Rename, RenameMode, Seek, SetAttr, SetTime, StatFs, UnnamedFile, Vfs, WriteAt,
     XattrMode,
 };
 
@@ -320,11 +320,11 @@ impl Vfs for MemoryVfs {
         Ok(state.node(number).data.read(offset, u64::from(len)).into())
     }
 
-    async fn write(&self, file: Handle, place: Place, data: Bytes, privileges: Privileges) -> Result<u64> {
+    async fn write(&self, file: Handle, place: WriteAt, data: Bytes, privileges: Privileges) -> Result<u64> {
         tokio::task::yield_now().await;
         let mut state = self.state.lock();
         let number = state.file(file)?;
-        let offset = if let Place::At(offset) = place { offset } else { state.node(number).data.len() };
+        let offset = if let WriteAt::Offset(offset) = place { offset } else { state.node(number).data.len() };
         state.write(number, offset, &data);
         if privileges == Privileges::Taken {
             state.node(number).attr.mode &= 0o1777;

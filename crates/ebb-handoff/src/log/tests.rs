@@ -36,7 +36,7 @@ fn seqs(log: &HandoffLog) -> Vec<u64> {
 }
 
 /// Queues a write, as an append does before it waits.
-fn queue(log: &HandoffLog, seq: u64, bytes: usize) -> Place {
+fn queue(log: &HandoffLog, seq: u64, bytes: usize) -> Sequence {
     let (message, payload) = writes(2, seq..=seq, bytes);
     let mut state = log.state.lock();
     let logged = record::split(message.writes.clone(), &payload).unwrap();

@@ -6,7 +6,7 @@ use ebb_runtime::{Moment, Runtime, SeededBug};
 use ebb_types::NodeId;
 
 use super::{Change, Gray, Habit, Standing};
-use crate::registry::Rest;
+use crate::registry::Sleep;
 use crate::shared::Shared;
 use crate::view::ClusterView;
 
@@ -47,7 +47,7 @@ pub(crate) fn judge_pace(shared: &Shared, now: Moment) {
 fn standings(view: &ClusterView<'_>) -> BTreeMap<NodeId, Standing> {
     let registry = &view.soft.registry;
     let standing = |node: NodeId| match () {
-        () if registry.is_dead(node) || view.rest(node) != Rest::None => Standing::Away,
+        () if registry.is_dead(node) || view.sleep_of(node) != Sleep::None => Standing::Away,
         () if registry.is_live(node) && !registry.is_missed(node) => Standing::There,
         () => Standing::Silent,
     };

@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use bytes::{Bytes, BytesMut};
-use ebb_meta::{Machine, Names, Rest};
+use ebb_meta::{Machine, Names, Remainder};
 use ebb_runtime::{File, OpenMode, Runtime};
 use ebb_types::{ClusterId, ErrorKind, Result, bail};
 use ebb_wire::frame::crc32c;
@@ -226,7 +226,7 @@ async fn decode(runtime: &Runtime, bytes: Bytes) -> Result<Checkpoint> {
         check_head(&bytes)?;
         // Count and checksum in the trailer are the state machine's to check.
         let mut stream = Stream::new(&bytes);
-        let rest = Rest::load(stream.by_ref());
+        let rest = Remainder::load(stream.by_ref());
         let at = stream.at;
         let rest = rest.map_err(|error| error.context(format!("before offset {at}")))?;
         if at < bytes.len() {

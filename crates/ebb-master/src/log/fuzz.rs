@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ebb_meta::{Machine, Names, Rest};
+use ebb_meta::{Machine, Names, Remainder};
 use ebb_types::ClusterId;
 use ebb_wire::frame::crc32c;
 use ebb_wire::{Message, decode_length_delimiter, encode_length_delimiter, pb};
@@ -145,7 +145,7 @@ pub fn repair_identity(bytes: &mut Vec<u8>) {
 pub fn checkpoint(bytes: &[u8]) -> bool {
     if checkpoint::check_head(bytes).is_ok()
         && let Ok(names) = Names::load(Stream::new(bytes))
-        && let Ok(rest) = Rest::load(Stream::new(bytes))
+        && let Ok(rest) = Remainder::load(Stream::new(bytes))
     {
         return names.join(rest).is_ok();
     }

@@ -11,7 +11,7 @@ use pb::command::Command as Op;
 use tokio::sync::Semaphore;
 
 use super::wait::{Silence, patience};
-use super::{Answer, Case, Held, Settle, Step, plan, settled, size};
+use super::{Answer, Case, ReplicaState, Settle, Step, plan, settled, size};
 use crate::copies::Reason;
 use crate::copies::transfer::{Pull, pull};
 use crate::handoff;
@@ -193,7 +193,7 @@ async fn promise(
     shared: &Arc<Shared>,
     epoch: Epoch,
     metablocks: &[pb::Metablock],
-) -> (BTreeMap<ReplicaKey, Held>, BTreeSet<NodeId>) {
+) -> (BTreeMap<ReplicaKey, ReplicaState>, BTreeSet<NodeId>) {
     let mut by_node: BTreeMap<NodeId, Vec<pb::ReplicaName>> = BTreeMap::new();
     for record in metablocks {
         for member in &record.members {
@@ -224,12 +224,12 @@ async fn promise(
     (answers, unreached)
 }
 
-fn promised(replica: pb::PromisedReplica) -> Option<(ReplicaKey, Held)> {
+fn promised(replica: pb::PromisedReplica) -> Option<(ReplicaKey, ReplicaState)> {
     let key = (MetablockId::new(replica.metablock), VolumeId::new(replica.volume));
     match convert::failure(replica.failure) {
         // I-10: only the recorded incarnation of a volume may say so. Another incarnation answers with a failure.
-        Ok(()) if replica.absent => Some((key, Held { version: Version::ZERO, length: 0 })),
-        Ok(()) => Some((key, Held { version: convert::version(replica.version), length: replica.length })),
+        Ok(()) if replica.absent => Some((key, ReplicaState { version: Version::ZERO, length: 0 })),
+        Ok(()) => Some((key, ReplicaState { version: convert::version(replica.version), length: replica.length })),
         Err(error) => {
             tracing::info!(metablock = replica.metablock, volume = replica.volume, %error, "a member refused to promise the new epoch");
             None

@@ -12,7 +12,7 @@ fn case(committed: Version, answers: &[Option<Version>]) -> Case {
     let answers = answers.iter().enumerate().map(|(at, answer)| Answer {
         member: member(at as u64 + 1),
         // The length identifies the version.
-        held: answer.map(|version| Held { version, length: version.seq * 100 }),
+        held: answer.map(|version| ReplicaState { version, length: version.seq * 100 }),
     });
     let answers: Vec<_> = answers.collect();
     let members = answers.iter().map(|answer| answer.member).collect();

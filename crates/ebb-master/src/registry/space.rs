@@ -17,7 +17,7 @@ const TIGHT_PART: u64 = 20;
 pub struct Space {
     /// Total, in bytes.
     pub capacity_bytes: u64,
-    /// Neither used nor promised to writers, in bytes.
+    /// Neither used nor reserved to writers, in bytes.
     pub free_bytes: u64,
     /// Used by replicas, in bytes.
     pub used_bytes: u64,
@@ -80,18 +80,18 @@ impl Registry {
 }
 
 impl Registry {
-    /// Volumes on devices of which less than a twentieth is neither used nor promised.
+    /// Volumes on devices of which less than a twentieth is neither used nor reserved.
     #[must_use]
     pub fn tight_volumes(&self, reservations: &Reservations) -> BTreeSet<VolumeId> {
         let volumes = || self.nodes.values().flat_map(|node| &node.volumes);
         let key = |id: VolumeId, device: u64| if device == 0 { Shared::Volume(id) } else { Shared::Device(device) };
-        let mut promised: BTreeMap<Shared, u64> = BTreeMap::new();
+        let mut reserved: BTreeMap<Shared, u64> = BTreeMap::new();
         for (id, volume) in volumes() {
-            *promised.entry(key(*id, volume.device)).or_default() += reservations.on_volume(*id);
+            *reserved.entry(key(*id, volume.device)).or_default() += reservations.on_volume(*id);
         }
         let is_tight = |id: VolumeId, volume: &super::Volume| {
-            let promised = promised.get(&key(id, volume.device)).copied().unwrap_or_default();
-            volume.free_bytes.saturating_sub(promised) < volume.capacity_bytes / TIGHT_PART
+            let reserved = reserved.get(&key(id, volume.device)).copied().unwrap_or_default();
+            volume.free_bytes.saturating_sub(reserved) < volume.capacity_bytes / TIGHT_PART
         };
         volumes().filter(|(id, volume)| is_tight(**id, volume)).map(|(id, _)| *id).collect()
     }

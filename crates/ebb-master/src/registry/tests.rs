@@ -157,16 +157,16 @@ fn placement_sees_who_may_take_replicas() {
         view.volumes[0].usable
     };
     let usable =
-        |registry: &Registry, draining, patience, now| usable_if(registry, draining, patience, now, Rest::None);
+        |registry: &Registry, draining, patience, now| usable_if(registry, draining, patience, now, Sleep::None);
     assert!(usable(&registry, false, Patience::Prompt, at(2)));
-    assert!(usable_if(&registry, false, Patience::Prompt, at(6), Rest::Blinks), "it sleeps, and wakes by itself");
+    assert!(usable_if(&registry, false, Patience::Prompt, at(6), Sleep::Blinks), "it sleeps, and wakes by itself");
     // A node that is switched off is a home, whether or not it has reported to this process.
     for (of, free) in [(&registry, 600), (&self::registry(), super::UNREPORTED_FREE_BYTES)] {
         let nodes = [record(1, vec![volume(1)], false)];
-        let view = of.view(nodes.iter(), Patience::Prompt, &Reservations::default(), at(90), |_| Rest::Off);
+        let view = of.view(nodes.iter(), Patience::Prompt, &Reservations::default(), at(90), |_| Sleep::Off);
         assert_eq!((view.volumes[0].usable, view.volumes[0].off, view.volumes[0].free_bytes), (true, true, free));
     }
-    assert!(!usable_if(&registry, true, Patience::Prompt, at(2), Rest::Off), "off and draining");
+    assert!(!usable_if(&registry, true, Patience::Prompt, at(2), Sleep::Off), "off and draining");
     assert!(!usable(&registry, true, Patience::Prompt, at(2)), "draining");
     assert!(!usable(&registry, false, Patience::Prompt, at(6)), "silent");
     assert!(usable(&registry, false, Patience::UntilDead, at(6)));

@@ -22,7 +22,7 @@ pub(crate) struct Replica {
 
 /// Content of its one volume, and the calls that it got.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct FakeState {
     pub node: u64,
     pub volume: u64,
     pub replicas: BTreeMap<u64, Replica>,
@@ -47,7 +47,7 @@ pub(crate) struct Held {
 /// A running fake. Its state outlives its process, as a disk does.
 #[derive(Clone)]
 pub(crate) struct Fake {
-    pub held: Arc<Mutex<Held>>,
+    pub held: Arc<Mutex<FakeState>>,
     host: String,
     rack: String,
 }
@@ -158,7 +158,7 @@ impl Fake {
 }
 
 struct FakeService {
-    held: Arc<Mutex<Held>>,
+    held: Arc<Mutex<FakeState>>,
     connector: Connector,
 }
 

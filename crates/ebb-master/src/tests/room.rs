@@ -157,14 +157,14 @@ fn promises_survive_a_restart_of_the_master() {
         assert_eq!((block.reserved, more(&client, &attr, 0).await.unwrap()), (MIB, 2 * MIB));
         cluster.crash_master().await;
         cluster.until("nodes", |status| status.safe_start).await;
-        assert_eq!(stat(&client, dataset.root_inode).await.free_bytes, 0, "it may have been promised anything");
+        assert_eq!(stat(&client, dataset.root_inode).await.free_bytes, 0, "anything may have been reserved");
         let second = create(&other, dataset.root_inode, "b").await.unwrap().attr.unwrap();
         let reclaim = async {
             client.runtime.sleep(Duration::from_secs(1)).await;
-            let promised = vec![pb::Promised { metablock: block.id, reserved: 2 * MIB }];
-            let lease = pb::Held { promised, ..held(attr.inode, pb::LeaseMode::LeaseWrite, attr.epoch, 0) };
+            let reserved = vec![pb::Reserved { metablock: block.id, reserved: 2 * MIB }];
+            let lease = pb::Held { reserved, ..held(attr.inode, pb::LeaseMode::LeaseWrite, attr.epoch, 0) };
             let leases = vec![lease];
-            let reclaim = pb::Reclaim { session: client.session, leases, tells_promises: true, ..Default::default() };
+            let reclaim = pb::Reclaim { session: client.session, leases, tells_reserved: true, ..Default::default() };
             client.channel.call(&reclaim, Duration::from_secs(5)).await.unwrap();
         };
         let (own, granted, ()) = tokio::join!(more(&client, &attr, 0), more(&other, &second, 0), reclaim);

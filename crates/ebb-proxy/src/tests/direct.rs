@@ -72,7 +72,7 @@ impl<'a> ByHand<'a> {
                 epoch: self.message.epoch,
                 offset: part.offset,
                 checksums: Vec::clone(&sums),
-                chain: Vec::new(),
+                pipeline: Vec::new(),
             };
             let mut kept = 0;
             for address in self.cluster.node_addresses() {

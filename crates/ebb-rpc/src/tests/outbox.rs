@@ -120,7 +120,7 @@ struct Note {
 }
 
 impl Outgoing for Note {
-    type Held = ();
+    type Resources = ();
 
     fn len(&self) -> u64 {
         self.len as u64

@@ -21,7 +21,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 pub(super) use self::dial::{connect, listen};
-use self::pipe::{Held, Item, Pipe, Segment};
+use self::pipe::{Item, Pipe, Segment, Stuck};
 use self::port::Port;
 use super::dice::{Dice, nanos};
 use super::executor::{Executor, GroupId};
@@ -254,7 +254,7 @@ impl Network {
             let names = format!("{} to {}", state.hosts[source.0].name, state.hosts[target.0].name);
             self.trace.fault(now_ns, "held_segment", names);
         }
-        let Held { since_ns, tries, .. } = before.unwrap_or(Held { since_ns: now_ns, tries: 0, retry_ns: now_ns });
+        let Stuck { since_ns, tries, .. } = before.unwrap_or(Stuck { since_ns: now_ns, tries: 0, retry_ns: now_ns });
         if now_ns - since_ns >= nanos(self.options.retransmit_limit) {
             let names = format!("{} to {}", state.hosts[source.0].name, state.hosts[target.0].name);
             self.trace.fault(now_ns, "connection_timed_out", names);
@@ -266,7 +266,7 @@ impl Network {
         // The last attempt is made when the time is over.
         let retry_ns = next_ns.min(since_ns + nanos(self.options.retransmit_limit));
         if let Some(pipe) = state.pipes.get_mut(&id) {
-            pipe.held = Some(Held { since_ns, tries: tries + 1, retry_ns });
+            pipe.held = Some(Stuck { since_ns, tries: tries + 1, retry_ns });
         }
         self.deliver_at(id, retry_ns);
     }

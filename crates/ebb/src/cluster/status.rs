@@ -180,21 +180,21 @@ pub fn shortage_lines(told: &[pb::Shortage]) -> Vec<String> {
 
 /// Writes that were logged for nodes that sleep.
 fn handoff_json(told: &pb::HandoffStatus) -> serde_json::Value {
-    let drain = |drain: &pb::NodeDrain| {
+    let debt = |debt: &pb::NodeDebt| {
         json!({
-            "node": NodeId::new(drain.node).to_string(), "owed_bytes": drain.owed_bytes,
-            "room_bytes": drain.room_bytes, "write_bytes_per_sec": drain.write_bytes_per_sec,
+            "node": NodeId::new(debt.node).to_string(), "owed_bytes": debt.owed_bytes,
+            "room_bytes": debt.room_bytes, "write_bytes_per_sec": debt.write_bytes_per_sec,
         })
     };
     json!({
         "held_bytes": told.held_bytes, "held_bytes_max": told.held_bytes_max, "refused": told.refused,
-        "drains": told.drains.iter().map(drain).collect::<Vec<_>>(),
+        "debts": told.debts.iter().map(debt).collect::<Vec<_>>(),
     })
 }
 
 /// Logged writes in lines for people: none where no node sleeps.
 fn handoff_lines(told: &pb::HandoffStatus) -> Vec<String> {
-    if told.drains.is_empty() {
+    if told.debts.is_empty() {
         return Vec::new();
     }
     let waited = match told.refused {
@@ -203,12 +203,10 @@ fn handoff_lines(told: &pb::HandoffStatus) -> Vec<String> {
     };
     let held = format!("{} of {}", human_bytes(told.held_bytes), human_bytes(told.held_bytes_max));
     let mut lines = vec![format!("handoff log: {held}{waited}")];
-    for drain in told.drains.iter().filter(|drain| drain.owed_bytes > 0) {
-        let (owed, room) = (human_bytes(drain.owed_bytes), human_bytes(drain.room_bytes));
-        lines.push(format!(
-            "  {} is to take {owed} of the {room} that it takes in an interval",
-            NodeId::new(drain.node)
-        ));
+    for debt in told.debts.iter().filter(|debt| debt.owed_bytes > 0) {
+        let (owed, room) = (human_bytes(debt.owed_bytes), human_bytes(debt.room_bytes));
+        lines
+            .push(format!("  {} is to take {owed} of the {room} that it takes in an interval", NodeId::new(debt.node)));
     }
     lines
 }
@@ -294,10 +292,10 @@ mod tests {
 
     #[test]
     fn what_sleepers_are_owed_is_told_where_there_are_any() {
-        let drain = |node, owed_bytes| pb::NodeDrain { node, owed_bytes, room_bytes: 10 << 20, write_bytes_per_sec: 0 };
+        let debt = |node, owed_bytes| pb::NodeDebt { node, owed_bytes, room_bytes: 10 << 20, write_bytes_per_sec: 0 };
         let mut told = pb::HandoffStatus { held_bytes: 3 << 20, held_bytes_max: 256 << 20, ..Default::default() };
         assert_eq!(handoff_lines(&told), Vec::<String>::new());
-        told.drains = vec![drain(1, 0), drain(2, 4 << 20)];
+        told.debts = vec![debt(1, 0), debt(2, 4 << 20)];
         told.refused = 7;
         let lines = handoff_lines(&told);
         assert_eq!(lines[0], "handoff log: 3.0 MiB of 256.0 MiB, 7 times writers had to wait");

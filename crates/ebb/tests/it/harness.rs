@@ -185,8 +185,8 @@ fn print_logs(dir: &Path) {
     let logs: Vec<(PathBuf, String)> = std::fs::read_dir(dir).into_iter().flatten().flatten().map(read).collect();
     for (path, text) in &logs {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let is_grave = |line: &&str| [" WARN ", "ERROR ", "panicked"].iter().any(|word| line.contains(word));
-        text.lines().filter(is_grave).take(LINES_SHOWN).for_each(|line| eprintln!("{name}: {line}"));
+        let is_bad = |line: &&str| [" WARN ", "ERROR ", "panicked"].iter().any(|word| line.contains(word));
+        text.lines().filter(is_bad).take(LINES_SHOWN).for_each(|line| eprintln!("{name}: {line}"));
     }
     for (path, text) in &logs {
         let lines: Vec<&str> = text.lines().collect();

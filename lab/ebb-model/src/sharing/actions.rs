@@ -2,7 +2,7 @@
 
 use crate::names::{ClientName, Writes};
 use crate::sharing::Sharing;
-use crate::sharing::client::{self, Client, Place};
+use crate::sharing::client::{self, Belief, Client};
 use crate::sharing::message::{Reply, Request, Wish};
 use crate::sharing::proxy::{self, Work};
 use crate::sharing::state::{Holder, State};
@@ -94,7 +94,7 @@ fn client_actions(protocol: &Sharing, state: &State, name: ClientName, actions: 
     };
     let is_free = state.master.holder.is_none() && state.master.epoch < protocol.bounds.epoch;
     match client.place {
-        Place::Nowhere => {
+        Belief::Nowhere => {
             if is_free && matches!(operation.wish, Wish::Write(_)) && operation.to.is_none() {
                 actions.push(Action::Take(name));
             }
@@ -105,9 +105,9 @@ fn client_actions(protocol: &Sharing, state: &State, name: ClientName, actions: 
                 }
             }
         }
-        Place::Joined { .. } if operation.to.is_none() => actions.push(Action::Send(name)),
-        Place::Joined { .. } => {}
-        Place::Holds { .. } => actions.push(Action::DoHere(name)),
+        Belief::Joined { .. } if operation.to.is_none() => actions.push(Action::Send(name)),
+        Belief::Joined { .. } => {}
+        Belief::Holds { .. } => actions.push(Action::DoHere(name)),
     }
     if operation.to.is_some() {
         if operation.to != client.seat() {
@@ -135,17 +135,17 @@ fn begin_actions(protocol: &Sharing, state: &State, name: ClientName, actions: &
 /// The ways in which a client's part in the file may change, independent of its operation.
 fn place_actions(state: &State, client: &Client, name: ClientName, actions: &mut Vec<Action>) {
     match client.place {
-        Place::Joined { seat, .. } if state.master.holder != Some(Holder::Proxy(seat.boot)) => {
+        Belief::Joined { seat, .. } if state.master.holder != Some(Holder::Proxy(seat.boot)) => {
             actions.push(Action::AskMaster(name));
         }
-        Place::Holds { epoch, .. } => {
+        Belief::Holds { epoch, .. } => {
             if state.master.epoch > epoch {
                 actions.push(Action::Notice(name));
             } else {
                 actions.push(Action::Release(name));
             }
         }
-        Place::Nowhere | Place::Joined { .. } => {}
+        Belief::Nowhere | Belief::Joined { .. } => {}
     }
 }
 

@@ -9,7 +9,7 @@ use crate::sharing::{Mutant, Sharing};
 
 /// Where a client believes the file to be.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Place {
+pub enum Belief {
     /// It has no part in it.
     #[default]
     Nowhere,
@@ -50,7 +50,7 @@ pub struct Operation {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Client {
     /// Where the file is.
-    pub place: Place,
+    pub place: Belief,
     /// The operation that it waits for.
     pub operation: Option<Operation>,
     /// Its handles still have to report EIO.
@@ -68,8 +68,8 @@ impl Client {
     #[must_use]
     pub const fn seat(&self) -> Option<Seat> {
         match self.place {
-            Place::Joined { seat, .. } => Some(seat),
-            Place::Nowhere | Place::Holds { .. } => None,
+            Belief::Joined { seat, .. } => Some(seat),
+            Belief::Nowhere | Belief::Holds { .. } => None,
         }
     }
 
@@ -80,8 +80,8 @@ impl Client {
 
     /// The stay is over. Unsynced writes of it may be gone, unless the proxy kept them.
     fn leave(&mut self, protocol: &Sharing, kept: bool) {
-        let Place::Joined { seat, unsynced } = self.place else { return };
-        self.place = Place::Nowhere;
+        let Belief::Joined { seat, unsynced } = self.place else { return };
+        self.place = Belief::Nowhere;
         if kept {
             self.kept = Some(seat);
         } else if unsynced && !protocol.is(Mutant::ForgetsUnsynced) {
@@ -122,7 +122,7 @@ pub fn begin_operation(state: &mut State, name: ClientName, wish: fn(u8) -> Wish
 /// An answer to a join comes: perhaps that stay is over by now.
 pub fn join(state: &mut State, name: ClientName, place: usize) {
     let client = &mut state.clients[name.index()];
-    client.place = Place::Joined { seat: state.seats[place], unsynced: false };
+    client.place = Belief::Joined { seat: state.seats[place], unsynced: false };
     client.joined = place + 1;
 }
 
@@ -155,7 +155,7 @@ pub fn hear(protocol: &Sharing, state: &mut State, reply: Reply) {
         (Answer::Done, Wish::Write(write)) => {
             client.operation = None;
             match &mut client.place {
-                Place::Joined { seat: here, unsynced } if *here == seat => *unsynced = true,
+                Belief::Joined { seat: here, unsynced } if *here == seat => *unsynced = true,
                 // The stay ended before its answer came.
                 _ if client.kept != Some(seat) && !protocol.is(Mutant::ForgetsLateAnswers) => client.sticky = true,
                 _ => {}
@@ -164,7 +164,7 @@ pub fn hear(protocol: &Sharing, state: &mut State, reply: Reply) {
             state.history.proxied = state.history.proxied.with(write);
         }
         (Answer::Done, _) => {
-            if let Place::Joined { seat: here, unsynced } = &mut client.place
+            if let Belief::Joined { seat: here, unsynced } = &mut client.place
                 && *here == seat
             {
                 *unsynced = false;
@@ -233,13 +233,13 @@ pub fn take_lease(state: &mut State, name: ClientName) {
     state.master.holder = Some(Holder::Client(name));
     let (epoch, log) = (state.master.epoch, state.store.received);
     state.store.fence = epoch;
-    state.clients[name.index()].place = Place::Holds { epoch, log, synced: log.len() };
+    state.clients[name.index()].place = Belief::Holds { epoch, log, synced: log.len() };
 }
 
 /// Carries its operation out under its own lease.
 pub fn do_here(state: &mut State, name: ClientName) {
     let client = &mut state.clients[name.index()];
-    let Place::Holds { epoch, log, synced } = &mut client.place else { return };
+    let Belief::Holds { epoch, log, synced } = &mut client.place else { return };
     match client.operation.map(|operation| operation.wish) {
         Some(Wish::Write(write)) => {
             log.push(write);
@@ -260,17 +260,17 @@ pub fn do_here(state: &mut State, name: ClientName) {
 /// Gives its lease back, everything synced.
 pub fn release(state: &mut State, name: ClientName) {
     let client = &mut state.clients[name.index()];
-    let Place::Holds { log, .. } = client.place else { return };
+    let Belief::Holds { log, .. } = client.place else { return };
     state.store.on_write(&log);
     state.store.sync();
     state.master.holder = None;
-    client.place = Place::Nowhere;
+    client.place = Belief::Nowhere;
 }
 
 /// Finds that its lease is over.
 pub fn notice(state: &mut State, name: ClientName) {
     let client = &mut state.clients[name.index()];
-    let Place::Holds { log, synced, .. } = client.place else { return };
+    let Belief::Holds { log, synced, .. } = client.place else { return };
     client.sticky |= log.len() > synced;
-    client.place = Place::Nowhere;
+    client.place = Belief::Nowhere;
 }

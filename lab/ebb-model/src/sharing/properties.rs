@@ -4,7 +4,7 @@ use stateright::Property;
 
 use crate::names::Writes;
 use crate::sharing::Sharing;
-use crate::sharing::client::Place;
+use crate::sharing::client::Belief;
 use crate::sharing::log::Log;
 use crate::sharing::state::{Holder, State};
 
@@ -45,7 +45,7 @@ fn files(state: &State) -> impl Iterator<Item = Log> {
             state.proxy.stay.as_ref().filter(|stay| stay.epoch == epoch).map(|stay| stay.log)
         }
         Some(Holder::Client(name)) => match state.clients[name.index()].place {
-            Place::Holds { epoch: of, log, .. } if of == epoch => Some(log),
+            Belief::Holds { epoch: of, log, .. } if of == epoch => Some(log),
             _ => None,
         },
         _ => None,

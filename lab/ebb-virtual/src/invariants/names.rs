@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::Violation;
-use crate::history::{History, OwnFile, Place};
+use crate::history::{History, OwnFile, Whereabouts};
 
 /// Compares a listing at rest with the inodes that were made and never removed.
 #[must_use]
@@ -42,15 +42,15 @@ pub fn check_own(history: &History, listing: &[(String, u64)]) -> Vec<Violation>
         let is_it =
             |name: &String| inodes.get(name.as_str()).is_some_and(|at| own.inode.is_none_or(|inode| inode == *at));
         let good = match &own.place {
-            Place::At(name) => is_it(name),
-            Place::Either(one, other) => is_it(one) != is_it(other),
-            Place::Perhaps(name) => is_it(name) || !inodes.contains_key(name.as_str()),
-            Place::Gone(name) => !inodes.contains_key(name.as_str()),
-            Place::Both(certain, perhaps) => {
+            Whereabouts::At(name) => is_it(name),
+            Whereabouts::Either(one, other) => is_it(one) != is_it(other),
+            Whereabouts::Perhaps(name) => is_it(name) || !inodes.contains_key(name.as_str()),
+            Whereabouts::Gone(name) => !inodes.contains_key(name.as_str()),
+            Whereabouts::Both(certain, perhaps) => {
                 is_it(certain) && (is_it(perhaps) || !inodes.contains_key(perhaps.as_str()))
             }
-            Place::Open(_) => !is_listed(own.inode),
-            Place::Displaced(name) => is_it(name) || !is_listed(own.inode),
+            Whereabouts::Open(_) => !is_listed(own.inode),
+            Whereabouts::Displaced(name) => is_it(name) || !is_listed(own.inode),
         };
         (!good).then(|| Violation::new("names", format!("inode {:?} should be {:?}, and is not", own.inode, own.place)))
     };
@@ -64,28 +64,28 @@ mod tests {
     #[test]
     fn own_files_are_where_their_user_left_them() {
         let listing = [("a".to_owned(), 2), ("d0/b".to_owned(), 3)];
-        let found = |place: Place, inode: Option<u64>| {
+        let found = |place: Whereabouts, inode: Option<u64>| {
             let mut history = History::default();
             let file = history.begin_own("x");
             history.settle_own(file, place, inode);
             check_own(&history, &listing).len()
         };
         let name = |name: &str| name.to_owned();
-        assert_eq!(found(Place::At(name("a")), Some(2)), 0);
-        assert_eq!(found(Place::At(name("a")), Some(3)), 1, "another file");
-        assert_eq!(found(Place::At(name("c")), Some(2)), 1);
-        assert_eq!(found(Place::Gone(name("a")), Some(2)), 1);
-        assert_eq!(found(Place::Gone(name("c")), Some(2)), 0);
-        assert_eq!(found(Place::Perhaps(name("c")), None), 0);
-        assert_eq!(found(Place::Either(name("c"), name("d0/b")), Some(3)), 0);
-        assert_eq!(found(Place::Either(name("c"), name("e")), Some(3)), 1);
-        assert_eq!(found(Place::Both(name("a"), name("c")), Some(2)), 0);
-        assert_eq!(found(Place::Both(name("c"), name("a")), Some(2)), 1, "the first one is certain");
-        assert_eq!(found(Place::Both(name("a"), name("d0/b")), Some(2)), 1, "another file's");
-        assert_eq!(found(Place::Open(name("x")), Some(4)), 0);
-        assert_eq!(found(Place::Open(name("x")), Some(3)), 1, "it has a name again");
-        assert_eq!(found(Place::Displaced(name("a")), Some(4)), 0, "the name is another file's");
-        assert_eq!(found(Place::Displaced(name("c")), Some(2)), 1, "it went elsewhere");
+        assert_eq!(found(Whereabouts::At(name("a")), Some(2)), 0);
+        assert_eq!(found(Whereabouts::At(name("a")), Some(3)), 1, "another file");
+        assert_eq!(found(Whereabouts::At(name("c")), Some(2)), 1);
+        assert_eq!(found(Whereabouts::Gone(name("a")), Some(2)), 1);
+        assert_eq!(found(Whereabouts::Gone(name("c")), Some(2)), 0);
+        assert_eq!(found(Whereabouts::Perhaps(name("c")), None), 0);
+        assert_eq!(found(Whereabouts::Either(name("c"), name("d0/b")), Some(3)), 0);
+        assert_eq!(found(Whereabouts::Either(name("c"), name("e")), Some(3)), 1);
+        assert_eq!(found(Whereabouts::Both(name("a"), name("c")), Some(2)), 0);
+        assert_eq!(found(Whereabouts::Both(name("c"), name("a")), Some(2)), 1, "the first one is certain");
+        assert_eq!(found(Whereabouts::Both(name("a"), name("d0/b")), Some(2)), 1, "another file's");
+        assert_eq!(found(Whereabouts::Open(name("x")), Some(4)), 0);
+        assert_eq!(found(Whereabouts::Open(name("x")), Some(3)), 1, "it has a name again");
+        assert_eq!(found(Whereabouts::Displaced(name("a")), Some(4)), 0, "the name is another file's");
+        assert_eq!(found(Whereabouts::Displaced(name("c")), Some(2)), 1, "it went elsewhere");
     }
 
     #[test]

@@ -35,7 +35,7 @@ fn rich() -> Vec<u8> {
         ..Default::default()
     };
     let sync = pb::SyncReplica { metablock: 1, volume: 1, incarnation: 1, version };
-    let lists = pb::SyncReplicas { replicas: vec![sync; 2], chain: Vec::new() };
+    let lists = pb::SyncReplicas { replicas: vec![sync; 2], pipeline: Vec::new() };
     [write.encode_to_vec(), lists.encode_to_vec()].concat()
 }
 

@@ -33,7 +33,7 @@ pub(super) struct Segment {
 
 /// A segment that does not get through.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
+pub(super) struct Stuck {
     pub(super) since_ns: u64,
     pub(super) tries: u32,
     /// When it is tried next.
@@ -72,7 +72,7 @@ pub(super) struct Pipe {
     /// The end has reached the reader's kernel.
     pub(super) ended: bool,
     /// The first segment does not get through.
-    pub(super) held: Option<Held>,
+    pub(super) held: Option<Stuck>,
     /// Nothing arrives before this: the order of a stream.
     pub(super) last_ready_ns: u64,
 }

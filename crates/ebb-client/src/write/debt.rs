@@ -1,5 +1,5 @@
 //! Writers wait when a member that sleeps would have to take more than it can within an interval
-//! (docs/power/sleeping-nodes.md, "Drain limit").
+//! (docs/power/sleeping-nodes.md, "Debt limit").
 //!
 //! What this client keeps for a node it has in memory: dirty bytes, and writes that the node has not synced. As long as all
 //! dirty bytes together are below what any of the members takes, nothing is counted.
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_power::drain;
+use ebb_power::debt;
 use ebb_types::{NodeId, Result};
 use tokio::sync::MutexGuard;
 
@@ -73,7 +73,7 @@ impl Shared {
         let (now_ms, plans) = (self.wall_ms(), self.plans.lock());
         let room = |node: &u64| {
             let pace = self.nodes.write_bytes_per_sec(*node);
-            Some((*node, drain::room(&plans, NodeId::new(*node), now_ms, pace)?))
+            Some((*node, debt::room(&plans, NodeId::new(*node), now_ms, pace)?))
         };
         nodes.iter().filter_map(room).collect()
     }

@@ -11,29 +11,29 @@ use ebb_wire::{Call, convert, pb};
 use crate::direct;
 use crate::node::{Node, for_all};
 
-/// Longest chain: more members than any set has.
-const CHAIN_MAX: usize = 16;
+/// Longest pipeline: more members than any set has.
+const PIPELINE_MAX: usize = 16;
 
 /// Members that a request is still to reach, in order.
 #[derive(Debug)]
-pub(crate) struct Chain<'a> {
+pub(crate) struct Pipeline<'a> {
     hops: &'a [pb::Hop],
     /// One for each hop.
     members: Vec<pb::Member>,
 }
 
-impl<'a> Chain<'a> {
+impl<'a> Pipeline<'a> {
     /// `Protocol`: it is longer than any set, or a hop names no member.
     pub(crate) fn new(hops: &'a [pb::Hop]) -> Result<Self> {
-        if hops.len() > CHAIN_MAX {
-            bail!(Protocol, "a chain of {} members; at most {CHAIN_MAX}", hops.len());
+        if hops.len() > PIPELINE_MAX {
+            bail!(Protocol, "a pipeline of {} members; at most {PIPELINE_MAX}", hops.len());
         }
         let members = hops.iter().map(pb::Hop::required_member).collect::<Result<_>>()?;
         Ok(Self { hops, members })
     }
 }
 
-/// Writes here and at the members of the chain; one result for each, this one first. A failure of any of them is a
+/// Writes here and at the members of the pipeline; one result for each, this one first. A failure of any of them is a
 /// result; only a malformed request is an error.
 pub(crate) async fn write(
     node: &Arc<Node>,
@@ -41,7 +41,7 @@ pub(crate) async fn write(
     payload: Bytes,
     deadline: Duration,
 ) -> Result<pb::WriteReplicaReply> {
-    let chain = Chain::new(&message.chain)?;
+    let pipeline = Pipeline::new(&message.pipeline)?;
     let write = match message.staged {
         None => to_write(&message, payload.clone())?,
         Some(ticket) => match direct::staged_write(node, &message, ticket, &payload)? {
@@ -68,14 +68,14 @@ pub(crate) async fn write(
     let onward = |member: pb::Member, rest: &[pb::Hop]| pb::WriteReplica {
         volume: member.volume,
         incarnation: member.incarnation,
-        chain: rest.to_vec(),
+        pipeline: rest.to_vec(),
         ..message.clone()
     };
-    let (mut behind, here) = tokio::join!(biased; forward(node, &chain, onward, payload, hop_deadline), here);
+    let (mut behind, here) = tokio::join!(biased; forward(node, &pipeline, onward, payload, hop_deadline), here);
     let mut results = vec![result(node, message.volume, write.metablock, here)];
     results.append(&mut behind);
-    // The node before this one in the chain counts the results.
-    assert_eq!(results.len(), 1 + message.chain.len(), "one result for this node, and one for each behind it");
+    // The node before this one in the pipeline counts the results.
+    assert_eq!(results.len(), 1 + message.pipeline.len(), "one result for this node, and one for each behind it");
     Ok(pb::WriteReplicaReply { results })
 }
 
@@ -93,22 +93,22 @@ pub(crate) fn result(node: &Node, volume: u64, metablock: MetablockId, done: Res
     }
 }
 
-/// Sends what came to the first member of the chain, with the rest of it; one result for each member. `onward` makes
+/// Sends what came to the first member of the pipeline, with the rest of it; one result for each member. `onward` makes
 /// the message for the first one.
 pub(crate) async fn forward<C: Call<Reply = pb::WriteReplicaReply>>(
     node: &Arc<Node>,
-    chain: &Chain<'_>,
+    pipeline: &Pipeline<'_>,
     onward: impl FnOnce(pb::Member, &[pb::Hop]) -> C,
     payload: Bytes,
     deadline: Duration,
 ) -> Vec<pb::MemberResult> {
-    let (Some((hop, rest)), Some(member)) = (chain.hops.split_first(), chain.members.first()) else {
+    let (Some((hop, rest)), Some(member)) = (pipeline.hops.split_first(), pipeline.members.first()) else {
         return Vec::new();
     };
     let onward = onward(*member, rest);
     let payload = if payload.is_empty() { Vec::new() } else { vec![payload] };
     let sent = node.connector.channel(&hop.address).call_with(&onward, payload, deadline).await;
-    let members = &chain.members;
+    let members = &pipeline.members;
     let results = match sent {
         Ok(reply) if reply.message.results.len() == members.len() => reply.message.results,
         Ok(reply) => {
@@ -123,7 +123,7 @@ pub(crate) async fn forward<C: Call<Reply = pb::WriteReplicaReply>>(
         }
         Err(error) => failures(members, &error.context(format_args!("next hop {}", hop.address))),
     };
-    assert_eq!(results.len(), members.len(), "one result for each member of the chain");
+    assert_eq!(results.len(), members.len(), "one result for each member of the pipeline");
     results
 }
 
@@ -166,7 +166,7 @@ pub(crate) fn to_write(message: &pb::WriteReplica, payload: Bytes) -> Result<Wri
 
 /// Syncs replicas here.
 pub(crate) async fn sync(node: &Arc<Node>, message: pb::SyncReplicas) -> Result<pb::SyncReplicasReply> {
-    if !message.chain.is_empty() {
+    if !message.pipeline.is_empty() {
         bail!(Unsupported, "syncs are sent to each member by its own");
     }
     let sync = |replica| {
@@ -199,11 +199,11 @@ mod tests {
     #[test]
     fn a_chain_with_a_hop_to_nobody_or_too_many_is_refused() {
         let whole = pb::Hop { member: Some(pb::Member::default()), ..pb::Hop::default() };
-        let refused = |hops: &[pb::Hop]| Chain::new(hops).unwrap_err();
+        let refused = |hops: &[pb::Hop]| Pipeline::new(hops).unwrap_err();
         let error = refused(&[whole.clone(), pb::Hop::default()]);
         assert_eq!(error.kind(), ErrorKind::Protocol);
         assert!(error.to_string().contains("the member of a hop"), "{error}");
-        assert_eq!(refused(&vec![whole.clone(); CHAIN_MAX + 1]).kind(), ErrorKind::Protocol);
-        assert_eq!(Chain::new(&vec![whole; CHAIN_MAX]).unwrap().members.len(), CHAIN_MAX);
+        assert_eq!(refused(&vec![whole.clone(); PIPELINE_MAX + 1]).kind(), ErrorKind::Protocol);
+        assert_eq!(Pipeline::new(&vec![whole; PIPELINE_MAX]).unwrap().members.len(), PIPELINE_MAX);
     }
 }

@@ -122,10 +122,10 @@ fn what_several_writers_have_logged_is_with_all_members_within_an_interval() {
         assert!(took <= INTERVAL * 3 / 2 + SLACK, "{took:?} for the rest of {written} bytes");
         assert!(written > 5 << 20, "{written}: they are held up, and not stopped");
         assert!(told.refused > 0, "no writer was: {told:?}");
-        assert_eq!(told.drains.len(), NODES);
+        assert_eq!(told.debts.len(), NODES);
         world.sleep(INTERVAL).await;
-        let drains = cluster.cluster_status().await.unwrap().handoff.unwrap().drains;
-        assert!(drains.iter().all(|drain| drain.owed_bytes == 0 && drain.room_bytes > 1 << 20), "{drains:?}");
+        let debts = cluster.cluster_status().await.unwrap().handoff.unwrap().debts;
+        assert!(debts.iter().all(|debt| debt.owed_bytes == 0 && debt.room_bytes > 1 << 20), "{debts:?}");
     });
 }
 
