@@ -135,14 +135,17 @@ impl Reservations {
     }
 
     /// Replaces guesses by the holder's own record of its reservations. `reclaimed` has an offset for each metablock. A
-    /// metablock that it lacks keeps its committed length only. Without a record every guess becomes a reservation.
+    /// metablock that it lacks keeps its committed length only. An offset beyond the guess is false, and counts as the
+    /// guess. Without a record every guess becomes a reservation.
     pub fn on_reclaimed(&mut self, inode: InodeId, reclaimed: Option<&BTreeMap<MetablockId, u64>>) {
         let blocks = self.files.get(&inode).into_iter().flat_map(|file| &file.blocks);
         let guesses: Vec<_> =
             blocks.filter(|(_, block)| block.is_guess).map(|(id, block)| (*id, block.clone())).collect();
         for (id, guess) in guesses {
+            // I-100: a holder sends what it likes, and the sums of a volume must not overflow by it.
+            let bounded = |offset: u64| offset.min(guess.reserved).max(guess.length);
             let reserved =
-                reclaimed.map_or(guess.reserved, |known| known.get(&id).copied().unwrap_or_default().max(guess.length));
+                reclaimed.map_or(guess.reserved, |known| bounded(known.get(&id).copied().unwrap_or_default()));
             self.put(inode, id, Some(Block { reserved, is_guess: false, ..guess }));
         }
     }

@@ -11,7 +11,7 @@ fn block(id: u64, length: u64, volumes: &[u64]) -> pb::Metablock {
 }
 
 #[test]
-fn what_is_promised_counts_until_it_is_committed_and_told() {
+fn what_is_reserved_counts_until_it_is_committed_and_reported() {
     let (inode, volume) = (InodeId::new(5), VolumeId::new(2));
     let mut all = Reservations::default();
     all.reserve(inode, DATASET, &block(1, 0, &[1, 2]), 1000);
@@ -19,7 +19,7 @@ fn what_is_promised_counts_until_it_is_committed_and_told() {
     all.reserve(inode, DATASET, &block(1, 300, &[1, 2]), 500);
     assert_eq!(all.reserved(inode, MetablockId::new(1)), 1000, "nothing is taken back");
     assert_eq!(all.in_dataset(DATASET), 700);
-    assert_eq!(all.on_volume(volume), 1000, "300 are committed, and not yet missing from what the volume told");
+    assert_eq!(all.on_volume(volume), 1000, "300 are committed, and not yet missing from what the volume reported");
     all.on_heartbeat(volume);
     assert_eq!(all.on_volume(volume), 1000, "it may have been asked before");
     all.on_heartbeat(volume);
@@ -28,6 +28,23 @@ fn what_is_promised_counts_until_it_is_committed_and_told() {
     all.refresh(&Machine::new(), inode);
     assert_eq!((all.on_volume(volume), all.in_dataset(DATASET)), (0, 0));
     assert!(all.files.is_empty());
+}
+
+/// Goal: a holder that reclaims more than was ever given out changes no sum by it. Method: the most that a message can say.
+#[test]
+fn a_false_reclaim_counts_as_the_guess() {
+    let (inode, volume) = (InodeId::new(5), VolumeId::new(2));
+    let mut all = Reservations::default();
+    for id in [1, 2] {
+        all.reserve(inode, DATASET, &block(id, 100, &[1, 2]), 1000);
+    }
+    let file = all.files.get_mut(&inode).unwrap();
+    file.blocks.values_mut().for_each(|block| block.is_guess = true);
+    let most = [1, 2].map(|id| (MetablockId::new(id), u64::MAX));
+    all.on_reclaimed(inode, Some(&BTreeMap::from(most)));
+    assert_eq!((all.on_volume(volume), all.in_dataset(DATASET)), (1800, 1800));
+    assert_eq!(all.reserved(inode, MetablockId::new(1)), 1000);
+    assert!(!all.has_guesses());
 }
 
 #[test]
@@ -63,7 +80,7 @@ fn what_was_handed_out_is_waited_for_until_it_is_written_given_back_or_old() {
     assert_eq!((all.waiting(volume), all.waiting(VolumeId::new(1))), (750, 700));
     all.on_time(at(111));
     assert_eq!((all.waiting(volume), all.waiting(VolumeId::new(1))), (50, 0), "handed out 11 seconds ago");
-    assert_eq!(all.on_volume(volume), 700 + 50 + 300, "it is promised all the same");
+    assert_eq!(all.on_volume(volume), 700 + 50 + 300, "it is reserved all the same");
     all.refresh(&Machine::new(), inode);
     assert_eq!(all.waiting(volume), 0, "nobody holds it");
     all.on_time(at(1000));

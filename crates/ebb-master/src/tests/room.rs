@@ -146,9 +146,9 @@ fn room_of_what_was_removed_is_waited_for() {
     });
 }
 
-/// Goal: a new process of the master gives no room that an earlier one had promised to another writer.
+/// Goal: a new process of the master gives no room that an earlier one had reserved for another writer.
 #[test]
-fn promises_survive_a_restart_of_the_master() {
+fn reservations_survive_a_restart_of_the_master() {
     with_cluster(53, 3, |mut cluster: Cluster| async move {
         let (client, other) = (cluster.watcher().await, cluster.watcher().await);
         let dataset = dataset(&client, 3 * MIB).await;
