@@ -1,9 +1,43 @@
 //! Rules for changes between two releases: a field keeps its number, type, label and `oneof`. A number is never used
 //! for another purpose. Values of enumerations keep their numbers. No definition is removed.
+//!
+//! A name is no part of the bytes, so it may change. Each such change is listed here: a name that changes without a
+//! line in a list is taken for a number that has got another purpose.
 
 use std::collections::BTreeMap;
 
 use prost_types::{DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorSet};
+
+/// Messages and calls that have another name since the previous release: before, now.
+const RENAMED: &[(&str, &str)] = &[
+    ("NodeDrain", "NodeDebt"),
+    ("ShareClose", "ShortCircuitClose"),
+    ("ShareHello", "ShortCircuitHello"),
+    ("ShareOpen", "ShortCircuitOpen"),
+    ("ShareOpened", "ShortCircuitOpened"),
+    ("ShareReply", "ShortCircuitReply"),
+    ("ShareRequest", "ShortCircuitRequest"),
+    ("ShareRevoked", "ShortCircuitRevoked"),
+    ("ShareRun", "ShortCircuitRun"),
+    ("ShareSession", "ShortCircuitSession"),
+    ("ShareTicket", "ShortCircuitTicket"),
+    ("ShareTicketReply", "ShortCircuitTicketReply"),
+    ("ShareWelcome", "ShortCircuitWelcome"),
+];
+
+/// Fields that have another name since the previous release: message as it is called now, field before, field now.
+const RENAMED_FIELDS: &[(&str, &str, &str)] = &[
+    ("HandoffStatus", "drains", "debts"),
+    ("PutStaged", "chain", "pipeline"),
+    ("SyncReplicas", "chain", "pipeline"),
+    ("WriteReplica", "chain", "pipeline"),
+];
+
+/// The name that a message or call of the previous release has now.
+#[must_use]
+pub fn name_now(before: &str) -> &str {
+    RENAMED.iter().find(|(was, _)| *was == before).map_or(before, |(_, is)| is)
+}
 
 /// Messages of a release by full name, without the package.
 #[must_use]
@@ -35,8 +69,9 @@ pub fn check(previous: &FileDescriptorSet, current: &FileDescriptorSet) -> Vec<S
     let mut wrong = Vec::new();
     let now = messages(current);
     for (name, before) in messages(previous) {
-        match now.get(&name) {
-            Some(after) => check_message(&name, before, after, &mut wrong),
+        let name = name_now(&name);
+        match now.get(name) {
+            Some(after) => check_message(name, before, after, &mut wrong),
             None => wrong.push(format!("message {name} is gone")),
         }
     }
@@ -61,11 +96,24 @@ fn check_message(name: &str, before: &DescriptorProto, after: &DescriptorProto, 
             wrong.push(format!("{name} has no field {} ({}) any more", field.number(), field.name()));
             continue;
         };
-        let (was, is) = (meaning(before, field), meaning(after, now));
+        let (was, is) = (meaning(before, &called_now(name, field)), meaning(after, now));
         if was != is {
             wrong.push(format!("field {} of {name} was {was}, and is {is}", field.number()));
         }
     }
+}
+
+/// A field of the previous release, with the names that it and its type have now.
+fn called_now(message: &str, field: &FieldDescriptorProto) -> FieldDescriptorProto {
+    let mut now = field.clone();
+    let renamed = RENAMED_FIELDS.iter().find(|(of, was, _)| *of == message && *was == field.name());
+    if let Some((_, _, is)) = renamed {
+        now.name = Some((*is).to_owned());
+    }
+    if let Some((package, name)) = field.type_name().rsplit_once('.') {
+        now.type_name = Some(format!("{package}.{}", name_now(name)));
+    }
+    now
 }
 
 /// The properties of a field that decide its bytes, and its meaning for people.
