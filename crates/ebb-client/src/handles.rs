@@ -18,7 +18,7 @@ use crate::read::prefetch::ReadAhead;
 use crate::shared::Shared;
 use crate::types::{Access, Handle};
 
-/// How often a file that is found may be gone before it is opened.
+/// How often a found file may be gone before it is opened. Then the open fails.
 const REPLACED_MAX: usize = 8;
 
 /// One open file.
@@ -26,25 +26,25 @@ const REPLACED_MAX: usize = 8;
 pub(crate) struct OpenFile {
     /// The file.
     pub inode: Arc<Inode>,
-    /// What it was opened for.
+    /// The access that it was opened for.
     pub access: Access,
     /// Its opener may write without suid and sgid being cleared.
     pub privileged: bool,
-    /// How it is read.
+    /// State of its prefetch.
     pub ahead: Mutex<ReadAhead>,
     /// It works under this epoch only, for a proxy.
     pub pinned: Option<Epoch>,
-    /// Sticky errors that it has been told.
+    /// Number of sticky errors that it has reported.
     told: Mutex<u64>,
 }
 
 impl OpenFile {
-    /// A file that was opened when `told` sticky errors had been told.
+    /// An open file. `told` sticky errors came before it, and it does not report them.
     pub fn new(inode: Arc<Inode>, access: Access, privileged: bool, told: u64, pinned: Option<Epoch>) -> Self {
         Self { inode, access, privileged, ahead: Mutex::default(), pinned, told: Mutex::new(told) }
     }
 
-    /// The error of background work that this handle has not been told yet.
+    /// Fails with the error of background work that this handle has not reported yet.
     pub fn check_sticky(&self) -> Result<()> {
         let mut core = self.inode.core.lock();
         core.sticky.check(&mut self.told.lock())
@@ -101,20 +101,20 @@ impl Shared {
         // Counted first, so that no Forget for an earlier handle overtakes this open.
         inode.core.lock().open_count += 1;
         let mut counted = Counted { shared: self, inode: &inode, done: false };
-        // Ordering: counted before that, so that it is not thrown away from here on.
+        // Ordering: the open is counted first, so that the file is not thrown away from here on.
         self.returns.on_open(id)?;
         self.session.ensure_trusted().await?;
         let mut taken = Taken::Lease;
         if !self.may_open_here(&inode, credentials, access) {
             let _gate = inode.gate.write().await;
-            // Who only writes will need the write lease; who also reads may never write.
+            // A handle only for writing will need the write lease. A handle that may also read may never write.
             let lease = if access == Access::Write { Lease::Write } else { Lease::Read };
             let opening = Opening { credentials: credentials.clone(), mask: access.mask() };
             taken = self.take_lease(&inode, lease, Some(opening)).await?;
         }
         let fresh = match taken {
             Taken::Lease => None,
-            // What is recorded is behind the proxy: a size of 0 would keep O_TRUNC from cutting.
+            // The master's record lags behind the proxy: a size of 0 would keep O_TRUNC from cutting.
             Taken::Proxy(_) => Some(self.get_attr(&Credentials::root(), id).await?),
         };
         counted.done = true;
@@ -153,7 +153,7 @@ impl Shared {
     ) -> Result<(Handle, pb::Attr, bool)> {
         for _ in 1..REPLACED_MAX {
             match self.try_create(credentials, create.clone(), access, hosts.clone()).await {
-                // It was there, and it was replaced before it was opened: what is there now is as good.
+                // The file existed, and was replaced before it was opened. The file there now is as good.
                 Err(error) if error.kind() == ErrorKind::Stale && !create.exclusive && !create.unnamed => {
                     tracing::debug!(%error, "a file was found and is gone; looking again");
                 }
@@ -178,7 +178,7 @@ impl Shared {
         let take =
             |asking: &Asking<'_>, reply: &pb::MetaReply| self.take_made(asking, reply, &hosts, session.generation);
         let made = match self.change_with(credentials, Op::Create(op), take).await {
-            // A name costs no space; the first write will say if there is none.
+            // A name costs no space. The first write will fail if there is none.
             Err(error) if error.kind() == ErrorKind::NoSpace && !no_grant => {
                 self.change_with(credentials, Op::Create(Create { no_grant: true, ..create }), take).await
             }
@@ -212,7 +212,7 @@ impl Shared {
         core.open_count += 1;
         core.registered = Registered::Yes;
         core.affinity = hosts.iter().map(|host| host.as_str().to_owned()).collect();
-        // A recall may have come first; then the lease is gone already, and is taken again when it is needed.
+        // A recall may have come first. Then the lease is gone already, and is taken again when it is needed.
         let is_ours = core.hold.lease() == Lease::None && asking.is_undisturbed(id);
         if reply.lease() == pb::LeaseMode::LeaseWrite && is_ours {
             let kept = reply.leased.contains(&attr.inode);
@@ -240,7 +240,7 @@ impl Shared {
         }
     }
 
-    /// A Forget that is under way for this file is over first.
+    /// Waits until no Forget is under way for this file.
     async fn wait_forgotten(&self, id: InodeId) {
         loop {
             let forgotten = self.forgotten.notified();
@@ -254,7 +254,7 @@ impl Shared {
     }
 }
 
-/// Takes a handle's count back if the open does not come to its end.
+/// Takes a handle's count back if the open is not completed.
 struct Counted<'a> {
     shared: &'a Shared,
     inode: &'a Inode,

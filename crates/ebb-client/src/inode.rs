@@ -1,8 +1,8 @@
-//! What a client knows of one file: lease, attributes, map, channels, dirty bytes, sticky error.
+//! State of one file in a client: lease, attributes, map, channels, dirty bytes, sticky error.
 //!
-//! Two locks. `gate` orders operations against changes of the lease: reads and writes pass it together, taking or
-//! giving back a lease and setting the size pass it alone. `core` protects the plain state and is never held across
-//! an await. Bytes that are in memory are read under `core` alone, so they wait for no flush.
+//! A file has two locks. `gate` orders operations against changes of the lease. Reads and writes pass it together. A
+//! task that takes or gives back a lease, or sets the size, passes it alone. `core` protects the plain state and is
+//! never held across an await. Bytes that are in memory are read under `core` alone, so they wait for no flush.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,9 +37,9 @@ pub(crate) struct Inode {
     pub granting: tokio::sync::Mutex<()>,
     /// Plain state.
     pub core: Mutex<Core>,
-    /// Something was settled, failed or was lost.
+    /// Notified when a write was settled or failed, or when the lease was lost.
     pub progress: Notify,
-    /// When it was last used, on a counter.
+    /// Time of the last use, on a counter.
     pub used: AtomicU64,
 }
 
@@ -64,12 +64,12 @@ impl Inode {
 pub(crate) struct Fetch {
     /// First byte, in the file.
     pub start: u64,
-    /// Behind the last; what the member did not have of it is zero.
+    /// End of the range, in the file. Bytes that the member did not have are zero.
     pub end: u64,
     /// Whether a program asked for it.
     pub cause: Cause,
     result: Mutex<Option<Result<Bytes>>>,
-    /// A write to this range was settled since the fetch began: it may have read what was there before.
+    /// A write to this range was settled since the fetch began, so the fetch may have read the earlier bytes.
     stale: AtomicBool,
     done: Notify,
 }
@@ -114,7 +114,7 @@ impl Fetch {
     }
 }
 
-/// What a flush has made sure of: a commit may say it.
+/// Size and time that a flush has made durable, so that a commit may report them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Durable {
     /// All bytes below are synced.
@@ -129,19 +129,19 @@ pub(crate) enum Registered {
     /// It does not.
     #[default]
     No,
-    /// It may, for an open was asked for: it is told when the last handle is closed.
+    /// It may, because an open was requested. The master hears when the last handle is closed.
     Maybe,
     /// It does.
     Yes,
 }
 
 impl Registered {
-    /// Whether there may be something to tell the master.
+    /// Whether the master may have a registration to remove.
     pub fn may_be(self) -> bool {
         self != Self::No
     }
 
-    /// It is at least so much.
+    /// Raises the state to at least `to`.
     pub fn raise(&mut self, to: Self) {
         *self = to.max(*self);
     }
@@ -150,15 +150,15 @@ impl Registered {
 /// The plain state of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Core {
-    /// As the master told it last.
+    /// Attributes, as the master sent them last.
     pub attr: Option<pb::Attr>,
     /// Names or attributes were changed elsewhere since.
     pub attr_stale: bool,
     /// A lease, a part in a shared file, or nothing.
     pub hold: Hold,
-    /// Length, with what is not committed.
+    /// Length, including writes that are not committed.
     pub size: u64,
-    /// Modification time, with what is not committed.
+    /// Modification time, including writes that are not committed.
     pub mtime_ns: i64,
     /// Written since the last commit of a time, or since it was set by hand.
     pub mtime_dirty: bool,
@@ -170,20 +170,20 @@ pub(crate) struct Core {
     pub dirty: Extents,
     /// Bytes on their way.
     pub fetches: Vec<Arc<Fetch>>,
-    /// Told once to each handle.
+    /// Error that each handle reports once.
     pub sticky: Sticky,
     /// Handles.
     pub open_count: u32,
     /// Whether the master counts this session among those that have it open. It is independent of `open_count`: the
     /// master hears of the last handle's end later, or not at all.
     pub registered: Registered,
-    /// There is something that a commit should tell.
+    /// There is something to commit.
     pub uncommitted: bool,
-    /// What a commit may tell of size and time.
+    /// Size and time that a commit may report.
     pub durable: Option<Durable>,
     /// A pending trim is on all members, and the master does not know yet.
     pub trimmed: bool,
-    /// Data was written by somebody who may not keep suid and sgid alive.
+    /// Data was written by a writer without the privilege to keep suid and sgid.
     pub kill_privileges: bool,
     /// Hosts for its metablocks (G7); empty: the default.
     pub affinity: Vec<String>,
@@ -199,7 +199,7 @@ impl Core {
         }
     }
 
-    /// What is on its way was asked for under an earlier lease: it may not be kept.
+    /// Marks all fetches as stale. They were requested under an earlier lease, so their bytes may not be kept.
     pub fn spoil_fetches(&self) {
         for fetch in &self.fetches {
             fetch.stale.store(true, Ordering::Relaxed);
@@ -255,7 +255,8 @@ impl Core {
         touched
     }
 
-    /// What `settle` of a channel took out: clean bytes now. Returns the bytes of memory that are free.
+    /// Turns writes that `take_synced` of a channel took out into clean bytes. Returns the number of bytes of memory
+    /// that are freed.
     pub fn retire(&mut self, cache: &BlockCache, inode: InodeId, index: u64, writes: &[Arc<Outgoing>]) -> usize {
         let geometry = self.geometry();
         let base = index * geometry.metablock_size;
@@ -288,7 +289,7 @@ impl Core {
         weight
     }
 
-    /// What all members have synced and the master has not recorded.
+    /// The versions that all members have synced and the master has not recorded.
     pub fn uncommitted_metablocks(&self) -> Vec<pb::CommitMetablock> {
         let uncommitted = self.channels.values().filter(|channel| channel.settled > channel.committed);
         let describe = |channel: &Channel| pb::CommitMetablock {
@@ -299,7 +300,7 @@ impl Core {
         uncommitted.map(describe).collect()
     }
 
-    /// Takes a truncate's cut into account: what is behind `size` is gone. Returns the bytes of memory that are free.
+    /// Applies a truncate's cut: drops everything beyond `size`. Returns the number of bytes of memory that are freed.
     pub fn cut(&mut self, cache: &BlockCache, inode: InodeId, size: u64) -> usize {
         let geometry = self.geometry();
         let mut weight = self.dirty.remove(size, u64::MAX) as usize;
@@ -315,8 +316,8 @@ impl Core {
         weight
     }
 
-    /// What a reader of this client accepts of a metablock, and the record to ask by. `None`: nothing was written
-    /// there, it reads as zero.
+    /// The record of a metablock, and the lowest version that a reader of this client accepts. `None`: nothing was
+    /// written there, and it reads as zero.
     pub fn source(&self, index: u64) -> Option<(pb::Metablock, Version)> {
         let (record, version) = match self.channels.get(&index) {
             Some(channel) => (channel.record(index), channel.settled),
@@ -328,7 +329,7 @@ impl Core {
         (version != Version::ZERO).then_some((record, version))
     }
 
-    /// Puts together what is in memory: dirty over pending over clean.
+    /// Gives `gather` the bytes that are in memory: dirty over pending over clean.
     pub fn offer(&self, cache: &BlockCache, inode: InodeId, gather: &mut Gather, local: &[Arc<Fetch>], asker: Asker) {
         let geometry = self.geometry();
         self.offer_unsettled(geometry, gather);
@@ -354,7 +355,7 @@ impl Core {
         }
     }
 
-    /// A time for a write: never the one before.
+    /// Sets the modification time for a write. It always differs from the time before.
     pub fn touch(&mut self, wall_ns: i64) {
         let mut now = wall_ns;
         if self.mtime_dirty {

@@ -1,4 +1,4 @@
-//! What all parts of one client share.
+//! State that all parts of one client share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -60,32 +60,32 @@ pub(crate) struct Shared {
     pub hedge: Hedge,
     pub gray: Gray,
     pub spare: Spare,
-    /// Reads of programs that wait for members.
+    /// Number of reads of programs that wait for members.
     pub waiting_reads: AtomicUsize,
     pub short_circuit: ShortCircuit,
     pub locks: LockWaiters,
     pub metrics: Cells,
     pub served: Served,
     pub extras: Extras,
-    /// Who served which part of this client's reads.
+    /// Shares of the nodes in serving this client's reads.
     pub balance: Mutex<LearnedBalance<u64>>,
     pub listener: Mutex<Option<Arc<dyn CacheListener>>>,
-    /// Recalls that are being dealt with, and what they leave.
+    /// Recalls under way, and the lease that each leaves.
     pub recalls: Mutex<BTreeMap<InodeId, Lease>>,
-    /// Inodes whose registration is being taken back: an open waits.
+    /// Inodes whose registration is being taken back. An open waits for that.
     pub forgetting: Mutex<BTreeSet<InodeId>>,
     pub forgotten: Notify,
     /// Requests to proxies.
     pub requests: Requests,
     /// Calls that a proxy holds and relays.
     pub relays: Requests,
-    /// The proxies, as last heard from the master.
+    /// The proxies, as the master reported them last.
     pub proxies: Mutex<Vec<pb::ProxyAddress>>,
-    /// Places for those that are under way.
+    /// Places for operations on shared files that are under way.
     pub in_flight: Semaphore,
-    /// Who looks whether a write may wait for members that sleep, and then puts it in: one at a time.
+    /// Held while a write is admitted to wait for sleeping members, and is then inserted: one write at a time.
     pub admitting: tokio::sync::Mutex<()>,
-    /// Who gives room back: one at a time.
+    /// Held by the task that gives room back: one at a time.
     pub returning_room: tokio::sync::Mutex<()>,
     pub closing: AtomicBool,
     table: Mutex<BTreeMap<InodeId, Arc<Inode>>>,
@@ -138,13 +138,13 @@ impl Shared {
         }
     }
 
-    /// The proxy that holds calls to nodes that sleep, of several the one that this session's hash gives.
+    /// The proxy that relays calls to sleeping nodes. Of several proxies, this session's hash selects one.
     pub fn proxy(&self) -> Option<pb::ProxyAddress> {
         let key = self.session.name().id.raw();
         rendezvous::choose(key, self.proxies.lock().iter(), |proxy| &proxy.name).cloned()
     }
 
-    /// What is known of a file, made if nothing is.
+    /// The state of a file. It is made if there is none.
     pub fn inode(&self, id: InodeId) -> Arc<Inode> {
         let inode = self.table.lock().entry(id).or_insert_with(|| Arc::new(Inode::new(id))).clone();
         self.touch(&inode);
@@ -161,25 +161,26 @@ impl Shared {
         self.clock.load(Ordering::Relaxed)
     }
 
-    /// What is known of a file, if anything.
+    /// The state of a file, if there is any.
     pub fn find(&self, id: InodeId) -> Option<Arc<Inode>> {
         self.table.lock().get(&id).cloned()
     }
 
-    /// All files of which something is known.
+    /// All files that have state here.
     pub fn inodes(&self) -> Vec<Arc<Inode>> {
         self.table.lock().values().cloned().collect()
     }
 
-    /// How many there are.
+    /// Number of files that have state here.
     pub fn inode_count(&self) -> usize {
         self.table.lock().len()
     }
 
-    /// Forgets files that `may` be forgotten, of those that nobody uses and of which nothing is held. What is cached of them cannot
-    /// be used afterwards.
+    /// Forgets the files for which `may` holds, if they are unused and nothing is held of them. Their cached data
+    /// cannot be used afterwards.
     ///
-    /// Invariant: there is never more than one `Inode` for an id: only what nobody else has a reference to goes.
+    /// Invariant: there is never more than one `Inode` for an id. So an `Inode` goes only if no other reference to it
+    /// exists.
     pub fn sweep(&self, may: impl Fn(&Core) -> bool) {
         self.table.lock().retain(|_, inode| {
             if Arc::strong_count(inode) > 1 {
@@ -208,13 +209,13 @@ impl Shared {
         core.hold.serves(lease, self.session.name().generation) && self.session.is_trusted()
     }
 
-    /// Closes what is open of a file's replicas on this host: its lease goes.
+    /// Closes the descriptors of a file's replicas on this host, because its lease goes.
     pub fn close_descriptors(&self, core: &Core) {
         self.short_circuit.close(core.map.values().map(|record| record.id));
     }
 
-    /// Makes the kernel drop what it keeps of a file, and keeps its caches from being used while `guard` lives, which
-    /// stays empty if there is no kernel. Called with no lock held.
+    /// Makes the kernel drop its pages of a file, and blocks the use of its caches while `guard` lives. `guard` stays
+    /// empty if there is no kernel. Called with no lock held.
     pub async fn drop_caches(&self, guard: &mut Option<Box<dyn CacheGuard>>, inode: InodeId) {
         if guard.is_none() {
             let listener = self.listener.lock().clone();
@@ -225,13 +226,13 @@ impl Shared {
         }
     }
 
-    /// Makes the kernel drop what it keeps of a file. Called with no lock held.
+    /// Makes the kernel drop its pages of a file. Called with no lock held.
     pub async fn invalidate(&self, inode: InodeId) {
         self.drop_caches(&mut None, inode).await;
     }
 
-    /// A lease is gone without having been given back: whatever was dirty under it is dropped, the file's handles are told
-    /// once, and the kernel drops its pages.
+    /// Handles a lease that is gone without having been given back. Its dirty bytes are dropped, each of the file's
+    /// handles reports an error once, and the kernel drops its pages.
     pub fn lose_lease(self: &Arc<Self>, inode: &Inode, error: &Error) {
         let path = || self.known.paths(&BTreeSet::from([inode.id])).remove(&inode.id);
         if self.lose_lease_of(inode, error, path) != Lease::None {
@@ -241,7 +242,8 @@ impl Shared {
         }
     }
 
-    /// The same of a file whose path is known, which the log names. The kernel's pages stay. Returns what was held.
+    /// Handles a lost lease of a file, and names its `path` in the log. The kernel's pages stay. Returns the lease that
+    /// was held.
     pub fn lose_lease_of(&self, inode: &Inode, error: &Error, path: impl FnOnce() -> Option<String>) -> Lease {
         let core = inode.core.lock();
         let held = core.hold.lease();
@@ -254,7 +256,7 @@ impl Shared {
         if lost {
             self.metrics.lost_files.add(1);
             self.metrics.lost_bytes.add(weight as u64);
-            // No name leads there as far as is known: it was removed, or not looked up lately.
+            // No name of the file is known: it was removed, or not looked up lately.
             let path = path().unwrap_or_else(|| format!("the file of inode {}", inode.id));
             tracing::warn!(
                 inode = %inode.id, bytes = weight, %error,
@@ -264,8 +266,8 @@ impl Shared {
         held
     }
 
-    /// Drops all that is held of a file, whose lock is `core`; `then` is done under it, and hears whether any write is lost. Returns
-    /// the bytes of memory that are free, and the same.
+    /// Drops everything that is held of a file, whose lock is `core`. `then` runs under the lock, with true if any
+    /// write is lost. Returns the number of bytes of memory that are freed, and whether any write is lost.
     pub fn drop_held(
         &self,
         inode: &Inode,
@@ -274,7 +276,7 @@ impl Shared {
     ) -> (usize, bool) {
         self.close_descriptors(&core);
         let (weight, lost) = core.lose(&self.cache, inode.id);
-        // Ordering: under the file's lock, as answers are looked at.
+        // Ordering: under the file's lock, like the check of answers.
         self.known.on_unsure_attr(inode.id);
         then(&mut core, lost);
         drop(core);

@@ -35,7 +35,7 @@ use crate::types::{Privileges, WriteAt};
 pub(crate) const FILE_SIZE_MAX: u64 = i64::MAX as u64;
 
 impl Shared {
-    /// Writes all of `data`; returns where it went.
+    /// Writes all of `data`, and returns the offset at which it lies.
     ///
     /// Cancel-safety: dropped half-way, a part at the front of `data` may have been written, as with a short write.
     pub async fn write(
@@ -85,7 +85,7 @@ impl Shared {
         Ok(offset)
     }
 
-    /// An operation has found its file somewhere else once more.
+    /// Fails with `Timeout` if an operation's file still moves after the operation's deadline.
     pub fn check_moves(&self, inode: &Inode, started: Moment) -> Result<()> {
         if self.runtime.now().since(started) > self.session.deadline() {
             return Err(err!(Timeout, "{} moved to the proxy or back as often as it was found", inode.id));
@@ -125,7 +125,7 @@ impl Shared {
             core.size = core.size.max(end);
             core.touch(self.runtime.wall().0);
             let takes = privileges == Privileges::Taken || !file.privileged;
-            // Where the mode is not known for sure, it may have them.
+            // While the mode is not known for sure, the file may have the bits.
             let may_have = core.attr_stale || core.attr.as_ref().is_some_and(|attr| loses_privileges(attr.mode));
             core.kill_privileges |= takes && may_have;
             replaced
@@ -140,8 +140,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Makes set-user-id and set-group-id go with what was just written. The caller has passed the gate, so no other
-    /// client sees the bytes before this is done, and one that sets the bits again is before or after both.
+    /// Clears set-user-id and set-group-id after a write. The caller has passed the gate, so no other client sees the
+    /// bytes before this is done. A client that sets the bits again does so before or after both.
     pub(crate) async fn take_privileges(&self, inode: &Inode) {
         if !inode.core.lock().kill_privileges {
             return;
@@ -149,7 +149,7 @@ impl Shared {
         let take = SetAttr { inode: inode.id.raw(), kill_privileges: true, ..Default::default() };
         match self.change(&Credentials::root(), Op::SetAttr(take)).await {
             Ok(_) => inode.core.lock().kill_privileges = false,
-            // They are hidden here already, and the next commit takes them away.
+            // The bits are hidden here already, and the next commit clears them.
             Err(error) => tracing::debug!(inode = %inode.id, %error, "taking set-user-id and set-group-id away"),
         }
     }
@@ -167,7 +167,7 @@ impl Shared {
         self.runtime.timeout(self.session.deadline(), what, taking).await
     }
 
-    /// Makes sure that space is reserved: nothing is written where no grant is recorded.
+    /// Makes sure that space is reserved. Nothing is written to a metablock without a recorded grant.
     pub async fn ensure_granted(self: &Arc<Self>, inode: &Arc<Inode>, start: u64, end: u64) -> Result<()> {
         loop {
             let needed = {
@@ -194,7 +194,8 @@ impl Shared {
         }
     }
 
-    /// Asks for what the writer will need next, in the background, unless somebody is asking already.
+    /// Asks in the background for the grants that the writer will need next, unless another request for grants is under
+    /// way.
     pub(crate) fn grant_ahead(self: &Arc<Self>, inode: &Arc<Inode>, end: u64) {
         let wanted = {
             let core = inode.core.lock();
@@ -231,7 +232,7 @@ impl Shared {
         let wanted = grant.indexes.clone();
         let mut answer = self.own_meta(Op::Grant(grant.clone())).await;
         if answer.as_ref().is_err_and(|error| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::QuotaExceeded)) {
-            // What lacks may be no more than promised, and promised to this client.
+            // The missing space may only be reserved, and reserved for this client.
             self.return_room().await;
             answer = self.own_meta(Op::Grant(grant)).await;
         }
@@ -258,8 +259,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns when everything written is synced by every member of every set, or logged for those that sleep; or tells why
-    /// not, once.
+    /// Returns when everything written is synced by every member of every set, or logged for the members that sleep. A
+    /// sticky error is returned once.
     pub async fn fsync(self: &Arc<Self>, file: &OpenFile) -> Result<()> {
         if self.runtime.has_bug(SeededBug::ForgetFsync) {
             return file.check_sticky();
@@ -283,8 +284,8 @@ impl Shared {
         flushed
     }
 
-    /// Queues versioned writes without bytes for the metablocks of `start..end`; those without a record are left out.
-    /// The caller holds the file's order.
+    /// Queues versioned writes without bytes for the metablocks of `start..end`. Metablocks without a record are left
+    /// out. The caller holds the file's order.
     pub fn push_ranges(self: &Arc<Self>, inode: &Arc<Inode>, kind: pb::WriteKind, start: u64, end: u64) -> Vec<u64> {
         let mut core = inode.core.lock();
         let mut touched = Vec::new();

@@ -1,10 +1,10 @@
-//! Direct writes, as the holder of a shared file carries them out: members have the bytes before they have a version, and
-//! whoever wrote them has put them there (`put.rs`).
+//! Direct writes on the side of the lease holder, which is the proxy. Members have the bytes before these have a
+//! version, because the writer has put them there (`put.rs`).
 //!
-//! Such a write is like any other in its channel, but for its bytes: a member is sent the name under which it has them.
-//! One that lost them, or a log for a member that sleeps, needs them: then they are fetched back from any member. They
-//! are kept there until all have synced the write. Never are they made up from what a member has in the metablock: that may be
-//! newer, and a version once sent never carries other bytes.
+//! Such a write is like any other in its channel, except for its bytes: a member gets the name under which it has them.
+//! A member that lost them needs them again, and so does a log for a sleeping member. Then they are fetched back from
+//! any member. Each member keeps them until all have synced the write. They are never rebuilt from a member's
+//! metablock: its bytes may be newer, and a version once sent never carries other bytes.
 
 use std::sync::Arc;
 
@@ -27,12 +27,12 @@ use crate::write::members;
 use crate::write::outgoing::{Content, Outgoing, checksum_runs};
 use crate::write::{FILE_SIZE_MAX, loses_privileges};
 
-/// Names to be dropped, and where.
+/// Names to be dropped, and the members that keep them.
 type Dropped = Option<(Vec<pb::Member>, Vec<pb::StagedName>)>;
 
 impl Client {
-    /// Where the bytes of a direct write through a pinned handle are to be put, with room for them granted. None: not now. A
-    /// member sleeps or may soon, or is being replaced; the bytes are to come here.
+    /// The members for the bytes of a direct write through a pinned handle, with room for the bytes granted. An empty
+    /// list: not now, because a member sleeps, may sleep soon, or is being replaced. The bytes then have to come here.
     pub async fn prepare_direct(&self, handle: Handle, offset: u64, len: u64) -> Result<Vec<pb::DirectPart>> {
         let file = self.shared().handles.get(handle)?;
         let (shared, inode) = (self.shared(), &file.inode);
@@ -60,8 +60,8 @@ impl Client {
         Ok(parts)
     }
 
-    /// Gives what was put its versions, in one step for all its metablocks, and has the members write it. False: the file has
-    /// other metablocks there by now, and nothing was done.
+    /// Gives the put bytes their versions, in one step for all their metablocks, and has the members write them. False:
+    /// nothing was done, because the file has other metablocks there by now.
     pub async fn apply_direct(
         &self,
         handle: Handle,
@@ -90,7 +90,7 @@ impl Client {
             if core.hold.lease() != Lease::Write || !is_granted || !indexes.iter().zip(parts).all(is_same) {
                 return Ok(false);
             }
-            // What was written before comes before.
+            // Earlier writes come first.
             core.stage(offset, end);
             for (index, part) in indexes.iter().zip(parts) {
                 let channel = core.channel(*index).expect("its record was just seen");
@@ -112,7 +112,7 @@ impl Client {
         Ok(true)
     }
 
-    /// Returns when what lies in a range can be read: what members alone have of it is synced by all of them.
+    /// Returns when a range can be read: all members have synced the bytes in it that only members have.
     pub async fn settle_direct(&self, handle: Handle, offset: u64, len: u64) -> Result<()> {
         let file = self.shared().handles.get(handle)?;
         let is_elsewhere = {
@@ -124,7 +124,7 @@ impl Client {
         if is_elsewhere { self.shared().flush(&file.inode).await } else { Ok(()) }
     }
 
-    /// What was put for a ticket is never written: members need not keep it. Not waited for.
+    /// Has members drop the bytes of a ticket, which will never be written. Does not wait for them.
     pub fn drop_direct(&self, ticket: pb::Ticket, parts: &[pb::DirectPart]) {
         for part in parts {
             let name = pb::StagedName { ticket: Some(ticket), metablock: part.metablock };
@@ -142,8 +142,8 @@ impl Shared {
             && nodes.check_answers(member.node).is_ok()
     }
 
-    /// Before writes are logged for members that sleep: all of them must be here. One that cannot be fetched stays where it is,
-    /// and the log waits.
+    /// Fetches the bytes of direct writes back before writes are logged for sleeping members. If the bytes of a write
+    /// cannot be fetched, the log waits.
     pub async fn fetch_back_goal(self: &Arc<Self>, inode: &Arc<Inode>, goal: &Goal) {
         for (index, serial, version) in goal.channels() {
             let target = Target { shared: self.clone(), inode: inode.clone(), index: *index, serial: *serial };
@@ -162,8 +162,8 @@ impl Shared {
 }
 
 impl Target {
-    /// Sees to it that the bytes of a write are here, if they are with members. `Unavailable`: somebody who may have them did
-    /// not answer. `NoReplica`: nobody has them any more.
+    /// Makes sure that the bytes of a direct write are here. `Unavailable`: a member that may have them did not answer.
+    /// `NoReplica`: no member has them any more.
     pub async fn fetch_back(&self, write: &Outgoing) -> Result<()> {
         let Some(ticket) = write.elsewhere() else { return Ok(()) };
         let Some(id) = self.with(|channel| channel.id) else { return Ok(()) };
@@ -180,7 +180,7 @@ impl Target {
             match asked.await {
                 Ok(reply) if !reply.message.found => {}
                 Ok(reply) if is_whole(write, &reply.payload, &reply.message.checksums) => {
-                    // Somebody else may have been faster, with the same.
+                    // Another task may have fetched the same bytes first.
                     let _ = write.fetched.set(reply.payload);
                     self.shared.metrics.fetched_back_writes.add(1);
                     return Ok(());
@@ -200,7 +200,7 @@ fn is_whole(write: &Outgoing, bytes: &Bytes, checksums: &[u32]) -> bool {
     bytes.len() as u64 == write.length && checksum_runs(write.offset, std::slice::from_ref(bytes)) == checksums
 }
 
-/// Whose bytes need not be kept any more: writes that every member has synced.
+/// The direct writes among `settled`, whose bytes members need not keep any more: every member has synced them.
 pub(crate) fn over(channel: &Channel, settled: &[Arc<Outgoing>]) -> Dropped {
     let metablock = channel.id.raw();
     let name = |write: &Arc<Outgoing>| Some(pb::StagedName { ticket: Some(write.staged?), metablock });
@@ -208,7 +208,7 @@ pub(crate) fn over(channel: &Channel, settled: &[Arc<Outgoing>]) -> Dropped {
     (!names.is_empty()).then(|| (channel.peers.iter().map(|peer| peer.member).collect(), names))
 }
 
-/// Tells members, once each, without waiting: who does not hear it drops them by itself in a while.
+/// Has each member drop the names. It asks once and does not wait: a member that misses the call drops them later.
 pub(crate) fn drop_put(shared: &Arc<Shared>, dropped: Dropped) {
     let Some((members, names)) = dropped else { return };
     for member in members {

@@ -69,7 +69,7 @@ impl Client {
     /// Returns when every member has received everything that was written to the file before.
     pub async fn pass_on(&self, handle: Handle) -> Result<()> {
         let file = self.shared().handles.get(handle)?;
-        self.shared().pass_on(&file.inode).await
+        self.shared().pass_on(&file.inode, file.pinned).await
     }
 
     /// Sets attributes through a pinned handle.
@@ -97,8 +97,8 @@ impl Shared {
 
     /// Returns when every member of every set has received what was written before. Weaker than a flush: nothing needs to
     /// be on a disk yet.
-    async fn pass_on(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
-        let (epoch, goal) = stage_all(inode)?;
+    async fn pass_on(self: &Arc<Self>, inode: &Arc<Inode>, pinned: Option<Epoch>) -> Result<()> {
+        let Some((epoch, goal)) = stage_all(inode, pinned)? else { return Ok(()) };
         for (index, _, _) in &goal {
             drive(self, inode, *index);
         }
@@ -117,15 +117,20 @@ impl Shared {
 /// What is to be received: (index, serial of its channel, version), and the epoch that it is of.
 type Goal = Vec<(u64, u64, Version)>;
 
-fn stage_all(inode: &Inode) -> Result<(Epoch, Goal)> {
+/// Stages everything that was written. `None`: the lease that the handle is pinned to has gone back meanwhile, with
+/// everything synced. The write that is waited for passed the gate before that.
+fn stage_all(inode: &Inode, pinned: Option<Epoch>) -> Result<Option<(Epoch, Goal)>> {
     let mut core = inode.core.lock();
+    if pinned.is_some_and(|epoch| core.hold.was_given_back(epoch)) {
+        return Ok(None);
+    }
     if core.hold.lease() != Lease::Write {
         return Err(err!(Io, "{}: the write lease was lost", inode.id));
     }
     core.stage(0, u64::MAX);
     let unreceived = core.channels.iter().filter(|(_, channel)| channel.received() < channel.last);
     let goal = unreceived.map(|(index, channel)| (*index, channel.serial, channel.last)).collect();
-    Ok((core.hold.epoch(), goal))
+    Ok(Some((core.hold.epoch(), goal)))
 }
 
 fn is_passed_on(inode: &Inode, epoch: Epoch, goal: &Goal) -> Result<bool> {
@@ -148,4 +153,25 @@ fn is_passed_on(inode: &Inode, epoch: Epoch, goal: &Goal) -> Result<bool> {
         };
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a write that passed the gate before its lease went back is answered, and not failed. Method: the lease goes
+    /// back between the write and the wait for the members; afterwards, one that is lost.
+    #[test]
+    fn a_write_before_a_give_back_is_passed_on_with_it() {
+        let inode = Inode::new(InodeId::new(7));
+        let [first, second] = [5, 6].map(Epoch::new);
+        inode.core.lock().hold.grant(Lease::Write, first, 1);
+        assert!(stage_all(&inode, Some(first)).unwrap().is_some());
+        inode.core.lock().hold.give_back();
+        assert!(stage_all(&inode, Some(first)).unwrap().is_none(), "it went back with everything synced");
+        inode.core.lock().hold.grant(Lease::Write, second, 1);
+        assert!(stage_all(&inode, Some(first)).unwrap().is_none(), "the next lease says nothing of it");
+        inode.core.lock().hold.lose();
+        assert_eq!(stage_all(&inode, Some(second)).unwrap_err().kind(), ebb_types::ErrorKind::Io);
+    }
 }

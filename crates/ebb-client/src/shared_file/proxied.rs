@@ -1,13 +1,13 @@
-//! Operations on shared files: carried out by the proxy that holds them.
+//! Operations on shared files, which the proxy carries out.
 //!
 //! ```text
 //!  Acquire ──► "shared" ──► JoinShared ──► SharedOp ... SharedOp ──► moved ──► Acquire
 //!                                             └── no answer ──► ask the master where the file is; again, or unknown
 //! ```
 //! An operation is sent, with one number, until it is answered or its deadline has passed. While the same process of
-//! the proxy answers, it is carried out once. If that process is gone, what was sent and not answered may have been
-//! done or not, and nobody can find out: a write that is repeated could come after another client's that was made over
-//! it, and bring back what somebody has seen overwritten. So it fails, with EIO; what changes nothing is asked again.
+//! the proxy answers, it is carried out once. If that process is gone, an operation without an answer may have been
+//! done or not, and there is no way to find out. A repeated write could overwrite a later write of another client,
+//! although a reader has already seen that write. So it fails, with EIO. An operation that changes nothing is repeated.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,34 +27,34 @@ use crate::shared_file::put::Directly;
 use crate::shared_file::sharing::{End, Fate, Request, Sharing, Stay, is_worth_repeating, unknown};
 use crate::types::{Allocate, Privileges, Seek, WriteAt};
 
-/// Bytes of one operation. Twice what a kernel asks for at a time; a longer one is cut.
+/// Most bytes of one operation: twice the most that a kernel asks for at a time. A longer operation is cut.
 pub(crate) const SHARED_MAX: u64 = 2 << 20;
-/// Operations of one client on shared files that are under way at a time; further ones wait.
+/// Most operations of one client on shared files under way at a time. Further ones wait.
 pub(crate) const IN_FLIGHT_MAX: usize = 64;
-/// One attempt. Where a member is replaced it may take longer: then the next attempt finds the operation under way.
+/// Deadline of one attempt. An operation may take longer while a member is replaced: then the next attempt finds it
+/// under way.
 const ATTEMPT: Duration = SHARED_ATTEMPT;
 /// Longest pause between attempts.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
-/// A proxy that has given a file back has so long to say so to a client that has the lease by then. The file's other operations
+/// Deadline for a proxy to confirm to the new holder of a lease that it gave the file back. The file's other operations
 /// wait meanwhile.
 const END_ASKED: Duration = Duration::from_secs(1);
 
-/// What the proxy said, and the bytes beside it.
+/// The proxy's reply, and the bytes beside it.
 pub(crate) struct Answer {
     pub reply: pb::SharedOpReply,
     payload: Bytes,
 }
 
-/// What became of an operation.
+/// Outcome of an operation.
 pub(crate) enum Outcome {
     Done(Box<Answer>),
-    /// The file is not shared any more, or anew; nothing was done.
+    /// The file is not shared any more, or is shared anew. Nothing was done.
     Gone,
 }
 
 impl Shared {
-    /// Takes part in a shared file. Whether it has become a part of it shows in the file's state: the caller asks the
-    /// master again if not.
+    /// Joins a shared file. The file's state shows whether this succeeded: if not, the caller asks the master again.
     pub async fn join(self: &Arc<Self>, inode: &Inode, proxy: &pb::ProxyAddress) {
         let message = pb::JoinShared { session: self.session.name().id.raw(), inode: inode.id.raw() };
         match self.connector.channel(&proxy.address).call(&message, ATTEMPT).await {
@@ -71,7 +71,8 @@ impl Shared {
         }
     }
 
-    /// Writes through the proxy; returns where. Nothing: the file is not shared any more, and nothing was written.
+    /// Writes through the proxy, and returns the offset of the write. `None`: the file is not shared any more, and
+    /// nothing was written.
     pub async fn write_shared(
         self: &Arc<Self>,
         file: &OpenFile,
@@ -112,7 +113,7 @@ impl Shared {
         Ok(first)
     }
 
-    /// Reads through the proxy. Nothing: the file is not shared any more.
+    /// Reads through the proxy. `None`: the file is not shared any more.
     pub async fn read_shared(
         self: &Arc<Self>,
         inode: &Arc<Inode>,
@@ -146,7 +147,7 @@ impl Shared {
         Ok(Some(out.freeze()))
     }
 
-    /// fallocate(2) through the proxy; false: the file is not shared any more.
+    /// fallocate(2) through the proxy. False: the file is not shared any more.
     pub async fn allocate_shared(
         self: &Arc<Self>,
         inode: &Arc<Inode>,
@@ -160,7 +161,7 @@ impl Shared {
         Ok(matches!(self.change_shared(inode, sharing, allocate, Vec::new()).await?, Outcome::Done(_)))
     }
 
-    /// The next data or hole, as the proxy knows it. Nothing: the file is not shared any more.
+    /// The next data or hole, as the proxy knows it. `None`: the file is not shared any more.
     pub async fn seek_shared(
         self: &Arc<Self>,
         inode: &Arc<Inode>,
@@ -175,7 +176,7 @@ impl Shared {
         })
     }
 
-    /// Sets size or modification time through the proxy. Nothing: the file is not shared any more.
+    /// Sets size or modification time through the proxy. `None`: the file is not shared any more.
     pub async fn set_shared(
         self: &Arc<Self>,
         inode: &Arc<Inode>,
@@ -195,12 +196,12 @@ impl Shared {
     }
 
     /// Returns when everything that was written to a shared file is synced by all members. An error is sticky: each
-    /// handle hears of it.
+    /// handle reports it.
     pub async fn sync_shared(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
         self.sync_shared_with(inode, false).await
     }
 
-    /// The same, and the master knows of it when it returns.
+    /// Syncs a shared file, and returns when the master has recorded this.
     pub async fn commit_shared(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
         self.sync_shared_with(inode, true).await
     }
@@ -228,7 +229,7 @@ impl Shared {
         }
     }
 
-    /// An operation that changes nothing: asked as often as it takes, on the next session if need be.
+    /// Sends an operation that changes nothing, as often as needed, and under the next session if need be.
     async fn ask_shared(self: &Arc<Self>, inode: &Arc<Inode>, sharing: &Sharing, op: Op) -> Result<Outcome> {
         let session = self.session.name();
         let request = self.requests.repeatable(session.id);
@@ -242,8 +243,8 @@ impl Shared {
         }
     }
 
-    /// An operation that is to be carried out once, while the session lives under which it was begun: with the session
-    /// went the locks that it may have been made under. So `SessionExpired` is final.
+    /// Sends an operation that is carried out once, under the session in which it began. `SessionExpired` is final: the
+    /// session's locks, which may protect the operation, are gone with it.
     pub(crate) async fn change_shared(
         self: &Arc<Self>,
         inode: &Arc<Inode>,
@@ -258,14 +259,14 @@ impl Shared {
                 Err(unknown(inode.id))
             }
             (Outcome::Gone, Fate::NotDone) => Ok(Outcome::Gone),
-            // Nothing was done: its direct bytes were given up.
+            // Nothing was done, because the direct bytes were given up.
             (Outcome::Done(answer), _) if answer.reply.expired => Ok(Outcome::Done(answer)),
             (done, _) => {
                 let lost = inode.core.lock().on_changed(&sharing.stay, inode.id);
                 if lost {
                     self.warn_of_loss(inode);
                 }
-                // Synced in the background within the interval, as what is written here is.
+                // The change is synced in the background within the interval, like a write under a lease.
                 self.queue.mark(inode.id, self.runtime.now());
                 Ok(done)
             }
@@ -327,8 +328,9 @@ impl Shared {
         }
     }
 
-    /// The kernel keeps pages of a shared file only until it asks for the attributes again; under a lease it asks no more.
-    /// Not waited for: the operation that is under way may be the one that has a page locked.
+    /// Drops the kernel's pages of a file that is not shared any more. The kernel keeps pages of a shared file only
+    /// until it asks for the attributes again, and under a lease it does not ask. This is not waited for: the operation
+    /// under way may have a page locked.
     fn on_gone(self: &Arc<Self>, inode: &Inode) -> Outcome {
         self.metrics.moved_operations.add(1);
         let (shared, id) = (self.clone(), inode.id);
@@ -336,7 +338,7 @@ impl Shared {
         Outcome::Gone
     }
 
-    /// What an answer means for the file's stay at the proxy.
+    /// Applies an answer to the file's stay at the proxy.
     fn check_answer(
         &self,
         inode: &Inode,
@@ -357,7 +359,8 @@ impl Shared {
         }
     }
 
-    /// Whether the file is still where it was, as the master knows it; if this client has a lease on it now, it is not.
+    /// Whether the file is still at the same proxy, as the master knows it. If this client gets a lease on the file, it
+    /// is not.
     async fn is_still_there(self: &Arc<Self>, inode: &Arc<Inode>, sharing: &Sharing) -> Result<bool> {
         let is_joined = || inode.core.lock().hold.during(&sharing.stay).is_some();
         if !is_joined() {
@@ -379,8 +382,9 @@ impl Shared {
         }
     }
 
-    /// The master gave this client a lease on a file that a proxy had, so the stay is over. What was written during it and is not
-    /// known to be synced may be lost: the proxy is asked once, and if it gave the file back it says so.
+    /// Asks the proxy once whether it gave a file back. The master gave this client a lease on the file, so the stay is
+    /// over. Writes of the stay that are not known to be synced may be lost, unless the proxy confirms that it gave the
+    /// file back.
     pub async fn ask_how_it_ended(&self, inode: &Inode, sharing: &Sharing) {
         let session = self.session.name().id;
         let message = pb::SharedOp {
@@ -399,7 +403,7 @@ impl Shared {
         }
     }
 
-    /// A stay is over, if it is the one that the file's state is about.
+    /// Ends a stay, if the file's state is still about this stay.
     fn leave(&self, inode: &Inode, sharing: &Sharing, end: End) {
         let mut core = inode.core.lock();
         if core.hold.during(&sharing.stay).is_none() {
@@ -415,8 +419,8 @@ impl Shared {
         }
     }
 
-    /// The session is over, and with it this client's part in all shared files. The proxy has what it answered; but what
-    /// may become of it before it is synced, it would tell to the old session's handles.
+    /// Ends this client's part in all shared files, because the session is over. The proxy still has the writes that it
+    /// answered. But it would report a loss before the sync only to the old session's handles.
     pub fn end_stays(&self) {
         for inode in self.inodes() {
             let lost = inode.core.lock().end_sharing(End::Lost, inode.id);
@@ -434,7 +438,7 @@ impl Shared {
         );
     }
 
-    /// Everything that was written to a file, here or through the proxy, is synced.
+    /// Returns when all writes to a file, here or through the proxy, are synced.
     pub async fn sync_everywhere(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
         self.flush(inode).await?;
         let unsynced = inode.core.lock().hold.is_unsynced();
@@ -450,7 +454,7 @@ fn half_way(inode: &Inode, at: usize, len: usize) -> ebb_types::Error {
 enum Left {
     /// The operation was refused, or failed.
     Refused(ebb_types::Error),
-    /// The process that was asked has the file no more.
+    /// The proxy's process that was asked does not have the file any more.
     Same,
     /// Another process answers.
     Another,

@@ -1,12 +1,13 @@
-//! Direct writes, as who makes them does: ask the file's proxy where the bytes are to go, put them with all members, tell it.
+//! Direct writes on the writer's side. The writer asks the file's proxy for the members, puts the bytes with all of
+//! them, and then calls the proxy.
 //!
 //! ```text
 //!  client ── Direct ──► proxy      the write's place in the queue, and the members
-//!         ── PutStaged ──► members, one after the other      nobody reads it yet
+//!         ── PutStaged ──► members, one after the other      not readable yet
 //!         ── Apply ──► proxy ── WriteReplica, without bytes ──► members
 //! ```
-//! Whatever goes wrong before the last step, nothing was written, and the bytes go by way of the proxy. From there on it is an
-//! operation on a shared file like any other: carried out once, or its fate is not known.
+//! After any failure before the last step nothing was written, and the bytes go by way of the proxy. The last step is
+//! an operation on a shared file like any other: it is carried out once, or its fate is not known.
 
 use std::sync::Arc;
 
@@ -22,13 +23,13 @@ use crate::shared_file::sharing::Sharing;
 use crate::write::members;
 use crate::write::outgoing::checksum_runs;
 
-/// What became of a direct write.
+/// Outcome of a direct write.
 pub(crate) enum Directly {
     /// It is written.
     Done,
-    /// Nothing was written: the bytes are to go by way of the proxy.
+    /// Nothing was written. The bytes have to go by way of the proxy.
     NotThis,
-    /// The file is not shared any more, or anew; nothing was written.
+    /// The file is not shared any more, or is shared anew. Nothing was written.
     Gone,
 }
 
@@ -51,7 +52,7 @@ impl Shared {
         let ask = Op::Direct(Direct { offset, length: data.len() as u64 });
         let answer = match self.carry_out(inode, sharing, &request, ask, Vec::new()).await? {
             (Outcome::Done(answer), _) => answer,
-            // A place in the queue is nothing written, whatever became of it.
+            // The request for a place writes nothing, even if its fate is not known.
             (Outcome::Gone, _) => return Ok(Directly::Gone),
         };
         let ticket = pb::Ticket { session: request.session.raw(), request: request.number };
@@ -85,7 +86,7 @@ impl Shared {
         }
     }
 
-    /// Puts every part with every member of its metablock. Errors: one of them has not got it.
+    /// Puts every part with every member of its metablock. Fails if a member has not got its part.
     async fn put_all(
         self: &Arc<Self>,
         ticket: pb::Ticket,

@@ -1,15 +1,15 @@
-//! What a client knows of a file that the proxy holds for several sessions, and what the end of that means. Pure.
+//! State of a file that the proxy holds for several sessions, and the meaning of its end. Pure.
 //!
-//! Nothing of such a file is kept here: each read, write and sync is the proxy's. What is remembered is how much of
-//! what was written is not known to be synced: if the proxy's lease ends without a word, that may be lost, and whoever
-//! has the file open is told.
+//! No data of such a file is kept here: each read, write and sync is the proxy's. The client counts the changes that
+//! are not known to be synced. If the proxy's lease ends without a word, they may be lost, and each open handle reports
+//! an error.
 
 use std::collections::BTreeSet;
 
 use ebb_types::{ErrorKind, InodeId, SessionId};
 use parking_lot::Mutex;
 
-/// What names a stay of a file at a proxy. Operations sent to one stay mean nothing to another.
+/// Name of a stay of a file at a proxy. Operations sent to one stay mean nothing to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stay {
     /// The proxy's process.
@@ -32,7 +32,7 @@ pub(crate) struct Sharing {
 }
 
 impl Sharing {
-    /// At the beginning: nothing was written yet.
+    /// A stay that has just begun: nothing was written yet.
     pub fn new(stay: Stay, address: String) -> Self {
         Self { stay, address, written: 0, synced: 0 }
     }
@@ -48,22 +48,22 @@ impl Sharing {
 pub(crate) enum End {
     /// The proxy gave the lease back, with everything that it answered synced.
     Kept,
-    /// It was lost, with its process or its session: what was not synced may be gone.
+    /// The lease was lost, with the proxy's process or session. Changes that were not synced may be gone.
     Lost,
 }
 
-/// Whether an operation may have been carried out, by what became of the attempts to send it.
+/// Whether an operation may have been carried out, judged by the attempts to send it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Fate {
-    /// No attempt can have been.
+    /// No attempt can have been carried out.
     #[default]
     NotDone,
-    /// One was sent, and nothing was heard of it.
+    /// An attempt was sent, and no answer came.
     Unknown,
 }
 
 impl Fate {
-    /// An attempt failed like this.
+    /// The fate after an attempt that failed like this.
     pub fn after(self, failure: ErrorKind) -> Self {
         match failure {
             ErrorKind::Timeout | ErrorKind::Disconnected | ErrorKind::Internal => Self::Unknown,
@@ -71,8 +71,8 @@ impl Fate {
         }
     }
 
-    /// The same process of the proxy says that it has not got the file under that epoch. It remembers all that it did
-    /// for this session, so nothing was done; and an attempt that is still on its way will be refused.
+    /// The fate after the same process of the proxy says that it does not hold the file under that epoch. It remembers
+    /// all that it did for this session, so nothing was done. An attempt that is still on its way will be refused.
     pub fn after_refusal(self) -> Self {
         Self::NotDone
     }
@@ -87,12 +87,12 @@ pub(crate) fn is_worth_repeating(failure: ErrorKind) -> bool {
             | ErrorKind::Unreachable
             | ErrorKind::Overloaded
             | ErrorKind::ShuttingDown
-            // The task that answered ended without a word; what it began goes on, and the repetition finds its result.
+            // The answering task ended without an answer. Its work goes on, and the repetition finds the result.
             | ErrorKind::Internal
     )
 }
 
-/// Numbers of requests to proxies, and which of them still wait for their answers.
+/// Numbers of requests to proxies, and the requests that still wait for their answers.
 #[derive(Debug, Default)]
 pub(crate) struct Requests(Mutex<Waiting>);
 
@@ -105,9 +105,9 @@ struct Waiting {
 /// One request, whose answer the proxy remembers until it is dropped.
 pub(crate) struct Request<'a> {
     requests: &'a Requests,
-    /// Whose it is, from its first attempt to its last.
+    /// The session that it belongs to, from its first attempt to its last.
     pub session: SessionId,
-    /// Its number; 0: it may be carried out again.
+    /// Its number. 0: it may be carried out again.
     pub number: u64,
 }
 
@@ -121,7 +121,7 @@ impl Requests {
         Request { requests: self, session, number }
     }
 
-    /// What to acknowledge, if nobody waits for any answer now: the number after the last one.
+    /// The number to acknowledge if no request waits for an answer now: the one after the last.
     pub fn all_taken(&self) -> Option<u64> {
         let waiting = self.0.lock();
         waiting.outstanding.is_empty().then_some(waiting.last + 1)
@@ -134,7 +134,7 @@ impl Requests {
 }
 
 impl Request<'_> {
-    /// Every request below this has had its answer taken, or nobody waits for it.
+    /// For every request below this number, the answer was taken or is not wanted any more.
     pub fn acknowledged(&self) -> u64 {
         let waiting = self.requests.0.lock();
         waiting.outstanding.first().copied().unwrap_or(waiting.last + 1)
@@ -147,7 +147,7 @@ impl Drop for Request<'_> {
     }
 }
 
-/// The sentence of an error for an operation of which nobody can say whether it was done.
+/// The error for an operation that may have been done or not.
 pub(crate) fn unknown(inode: InodeId) -> ebb_types::Error {
     ebb_types::err!(
         Io,

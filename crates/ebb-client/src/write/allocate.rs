@@ -1,4 +1,4 @@
-//! fallocate(2), and what lies where: seek for data and holes.
+//! fallocate(2), and seek for data and holes.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::write::FILE_SIZE_MAX;
 use crate::write::drive::drive;
 use crate::write::members;
 
-/// One question to a member for data or a hole.
+/// Deadline of one question to a member for data or a hole.
 const SEEK_DEADLINE: std::time::Duration = std::time::Duration::from_secs(4);
 
 impl Shared {
@@ -48,12 +48,12 @@ impl Shared {
             let _gate = gate;
             let _order = inode.order.lock().await;
             self.allocate_entered(inode, what, offset, end).await?;
-            // A lease that was lost just before the flush began leaves nothing to flush.
+            // If the lease was lost just before the flush began, the flush found nothing to do.
             file.check_sticky()?;
             inode.core.lock().size
         };
         if what.grows() && end > size {
-            // The gate is open again: another call may have grown the file further, and it must not shrink.
+            // The gate is open again. Another call may have grown the file further, and the file must not shrink.
             self.grow(file, end).await?;
         }
         Ok(())
@@ -79,7 +79,7 @@ impl Shared {
             if core.hold.lease() != Lease::Write {
                 return Err(err!(Io, "{}: the write lease was lost", inode.id));
             }
-            // What was written before goes out before: the ranges that stay, and in their order.
+            // Earlier writes are sent first: the ranges that stay, in their order.
             let gone = if kind == pb::WriteKind::WriteAllocate { 0 } else { core.dirty.remove(offset, end) };
             core.touch(self.runtime.wall().0);
             (gone, core.stage(0, u64::MAX))
@@ -121,7 +121,7 @@ impl Shared {
             }
             self.check_moves(inode, started)?;
         };
-        // Members are asked, so what is dirty goes to them first.
+        // The members answer, so the dirty bytes go to them first.
         self.flush(inode).await?;
         let (size, span) = {
             let core = inode.core.lock();
@@ -145,12 +145,12 @@ impl Shared {
         }
     }
 
-    /// The same within one metablock, up to `edge`.
+    /// Next data, or next hole, within one metablock, up to `edge`.
     async fn seek_in(self: &Arc<Self>, inode: &Arc<Inode>, at: u64, edge: u64, what: Seek) -> Result<Option<u64>> {
         let (source, span) = {
             let core = inode.core.lock();
             if core.hold.lease() == Lease::None {
-                // Without it nothing is known, not even that there is a hole.
+                // Without a lease nothing is known, not even that there is a hole.
                 return Err(err!(Io, "{}: the lease was lost while data was looked for", inode.id));
             }
             let span = core.geometry().metablock_size;
@@ -159,7 +159,7 @@ impl Shared {
         let Some((record, min_version)) = source else { return Ok((what == Seek::Hole).then_some(at)) };
         let base = at - at % span;
         let reply = self.ask_where(inode, record, min_version, at - base, what).await?;
-        // Behind a replica's end nothing was written: a hole.
+        // Beyond a replica's end nothing was written, so a hole lies there.
         let found = match (reply.found, what) {
             (true, _) => base + reply.offset,
             (false, Seek::Hole) => (base + reply.length).max(at),

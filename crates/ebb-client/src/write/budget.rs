@@ -1,4 +1,4 @@
-//! Bytes written and not yet synced by all members, over all files: writers wait above the bound.
+//! Bound on the bytes of all files that are written and not yet synced by all members. Writers wait above it.
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -17,7 +17,7 @@ impl Budget {
         Self { used: Mutex::new(0), max, freed: Notify::new() }
     }
 
-    /// Takes `bytes` if there is room. One request larger than the budget is let in when nothing else is out.
+    /// Takes `bytes` if there is room. A request larger than the budget succeeds when nothing else is taken.
     pub fn try_take(&self, bytes: usize) -> bool {
         let mut used = self.used.lock();
         if *used > 0 && *used + bytes > self.max {
@@ -27,7 +27,7 @@ impl Budget {
         true
     }
 
-    /// Waits until there is room and takes it. The caller sets the deadline.
+    /// Waits until there is room for `bytes`, and takes them. The caller sets the deadline.
     ///
     /// Cancel-safety: dropped before it returns, nothing is taken.
     pub async fn reserve(&self, bytes: usize) {
@@ -47,7 +47,7 @@ impl Budget {
         self.freed.notified().await;
     }
 
-    /// Gives back.
+    /// Gives `bytes` back.
     pub fn give(&self, bytes: usize) {
         if bytes == 0 {
             return;
@@ -59,7 +59,7 @@ impl Budget {
         self.freed.notify_waiters();
     }
 
-    /// Bytes that are out.
+    /// Bytes that are taken and not given back.
     pub fn used(&self) -> usize {
         *self.used.lock()
     }

@@ -1,9 +1,9 @@
-//! Tells the master what is synced: at most a commit interval after a write, many files in one command.
+//! Reports synced writes to the master: at most a commit interval after a write, many files in one command.
 //!
 //! ```text
 //!  write ─► dirty ─(interval, or memory is tight)─► flushing (128 at a time) ─► ready ─► Commit (1000 at a time)
 //! ```
-//! A file that takes long to flush holds up no other.
+//! A file with a slow flush holds up no other file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(crate) struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Since when there is something to commit.
+    /// The time since which a file has something to commit.
     dirty: BTreeMap<InodeId, Moment>,
     flushing: BTreeSet<InodeId>,
     ready: BTreeSet<InodeId>,
@@ -48,14 +48,14 @@ struct State {
 }
 
 impl State {
-    /// Files to flush, and since when. One that is being flushed has its turn when that is done.
+    /// Files to flush, and the time since which each waits. A file that is being flushed comes again after that flush.
     fn waiting(&self) -> impl Iterator<Item = (InodeId, Moment)> + '_ {
         self.dirty.iter().filter(|(inode, _)| !self.flushing.contains(inode)).map(|(inode, since)| (*inode, *since))
     }
 }
 
 impl Queue {
-    /// A file has something to commit.
+    /// Queues a file that has something to commit.
     pub fn mark(&self, inode: InodeId, now: Moment) {
         let mut state = self.state.lock();
         let before = state.dirty.len();
@@ -65,7 +65,7 @@ impl Queue {
         }
     }
 
-    /// Everything dirty goes out now.
+    /// Starts the flush of everything dirty now.
     pub fn hurry(&self) {
         let mut state = self.state.lock();
         if !state.urgent {
@@ -123,7 +123,7 @@ fn next_wait(shared: &Shared) -> Duration {
     shared.returns.wait(now).map_or(flush, |wait| flush.min(wait))
 }
 
-/// Starts flushing everything dirty, if the first of it is due.
+/// Starts to flush all waiting files, if the first of them is due.
 fn start_flushes(shared: &Arc<Shared>, permits: &Arc<Semaphore>) {
     let due = {
         let mut state = shared.queue.state.lock();
@@ -136,7 +136,7 @@ fn start_flushes(shared: &Arc<Shared>, permits: &Arc<Semaphore>) {
         state.urgent = false;
         let mut due: Vec<InodeId> = state.waiting().map(|(inode, _)| inode).collect();
         if !hurries {
-            // Of what will soon be thrown away nothing needs to be sent. Somebody may open it after all: it comes by again.
+            // A file that will soon be deleted needs no flush. It stays queued, because a program may still open it.
             for inode in due.extract_if(.., |inode| shared.returns.is_leaving(*inode)) {
                 state.dirty.insert(inode, now);
             }
@@ -172,7 +172,7 @@ fn start_flushes(shared: &Arc<Shared>, permits: &Arc<Semaphore>) {
                     }
                 }
             }
-            // A file that was written to again meanwhile counts as waiting from now on.
+            // A file that was written during the flush counts as waiting from now on.
             let go = state.flushing.is_empty() || state.ready.len() >= COMMIT_MAX || state.dirty.contains_key(&id);
             drop(state);
             if go {
@@ -193,7 +193,7 @@ async fn commit_ready(shared: &Arc<Shared>) {
 }
 
 impl Shared {
-    /// Commits what is synced of these files; one whose commit or truncate is under way is left for the next time.
+    /// Commits the synced writes of these files. A file with a commit or truncate under way is left for the next time.
     pub async fn commit_batch(self: &Arc<Self>, inodes: &[Arc<Inode>]) -> Result<()> {
         let mut guards: Vec<(Arc<Inode>, OwnedMutexGuard<()>)> = Vec::with_capacity(inodes.len());
         for inode in inodes {
@@ -206,7 +206,7 @@ impl Shared {
         self.commit_locked(&files, false).await
     }
 
-    /// Commits what is synced of one file, now.
+    /// Commits the synced writes of one file, now.
     pub async fn commit_one(self: &Arc<Self>, inode: &Arc<Inode>, release: bool) -> Result<()> {
         let _committing = inode.committing.lock().await;
         self.commit_locked(std::slice::from_ref(inode), release).await
@@ -252,13 +252,13 @@ impl Shared {
         verdict
     }
 
-    /// A commit of a file was refused.
+    /// Handles the refusal of a file's commit.
     pub fn on_refused(self: &Arc<Self>, inode: &Inode, error: &ebb_types::Error) {
         match error.kind() {
-            // Overtaken by a truncate of this client: the next commit says it right.
+            // A truncate of this client overtook the commit. The next commit has the right size.
             ErrorKind::Stale => self.queue.mark(inode.id, self.runtime.now()),
             ErrorKind::NotFound => {
-                // The file is gone, and with it what was written to it. Its number is never given again.
+                // The file is gone, and its writes with it. Its number is never used again.
                 self.drop_held(inode, inode.core.lock(), |core, _| core.hold.forget_lost());
             }
             _ => self.lose_lease(inode, error),
@@ -266,7 +266,7 @@ impl Shared {
     }
 }
 
-/// What to say of a file. Nothing, if there is nothing new and the lease stays.
+/// The part of a commit for one file. `None` if there is nothing new and the lease stays.
 pub(crate) fn build(id: InodeId, core: &Core, release: bool) -> Option<pb::CommitFile> {
     if core.hold.lease() != Lease::Write || (!release && !core.uncommitted) {
         return None;

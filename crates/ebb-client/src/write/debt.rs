@@ -1,8 +1,8 @@
-//! Writers wait when a member that sleeps would have to take more than it can within an interval
+//! Writers wait when a sleeping member would have to take more bytes than it can within an interval
 //! (docs/power/sleeping-nodes.md, "Debt limit").
 //!
-//! What this client keeps for a node it has in memory: dirty bytes, and writes that the node has not synced. As long as all
-//! dirty bytes together are below what any of the members takes, nothing is counted.
+//! The debt of this client to a node lies in its memory: dirty bytes, and writes that the node has not synced. Nothing
+//! is counted as long as all dirty bytes together are at most what each of the members can take.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use crate::inode::{Core, Inode};
 use crate::lease::hold::Lease;
 use crate::shared::Shared;
 
-/// Between two looks, unless something is given back before; and at least, for a look counts everything.
+/// Longest and shortest time between two counts. Bytes that are given back start the next count early, but each count
+/// visits all files.
 const LOOK: Duration = Duration::from_secs(1);
 const LOOK_LEAST: Duration = Duration::from_millis(10);
 
@@ -37,7 +38,7 @@ impl Shared {
         self.metrics.waited_writes.add(1);
         let waiting = async {
             loop {
-                // What is waited for must be on its way.
+                // The bytes that this write waits for must be on their way.
                 self.queue.hurry();
                 self.runtime.sleep(LOOK_LEAST).await;
                 if let Some(admission) = self.try_admit(inode, offset, bytes).await {
@@ -54,21 +55,22 @@ impl Shared {
         self.runtime.timeout(self.session.deadline(), what, waiting).await
     }
 
-    /// None: it has to wait.
+    /// `None`: the write has to wait.
     async fn try_admit(&self, inode: &Inode, offset: u64, bytes: usize) -> Option<Option<MutexGuard<'_, ()>>> {
         if self.plan_version() == 0 {
-            // Nobody sleeps, and there is nothing to look up for each write.
+            // No node sleeps, so there is nothing to look up for each write.
             return Some(None);
         }
         let rooms = self.rooms(&members(&inode.core.lock(), offset));
         let Some(least) = rooms.values().min() else { return Some(None) };
         let admitting = self.admitting.lock().await;
-        // These bytes are in it, too.
+        // The budget includes these bytes already.
         let is_little = self.budget.used() as u64 <= *least;
         (is_little || self.fits(&rooms, bytes as u64)).then_some(Some(admitting))
     }
 
-    /// What those of these nodes that sleep now and then take within an interval from now.
+    /// The bytes that each sleeping node among `nodes` can take within an interval from now. Nodes that never sleep are
+    /// left out.
     fn rooms(&self, nodes: &[u64]) -> BTreeMap<u64, u64> {
         let (now_ms, plans) = (self.wall_ms(), self.plans.lock());
         let room = |node: &u64| {
@@ -78,7 +80,8 @@ impl Shared {
         nodes.iter().filter_map(room).collect()
     }
 
-    /// Whether each of these nodes has room for so many bytes, beside what waits for it; one for which nothing waits has.
+    /// Whether each of these nodes has room for `bytes` more, beside the bytes that wait for it. A node for which
+    /// nothing waits has room in any case.
     fn fits(&self, rooms: &BTreeMap<u64, u64>, bytes: u64) -> bool {
         let mut waiting: BTreeMap<u64, u64> = BTreeMap::new();
         for inode in self.inodes() {
@@ -100,7 +103,7 @@ impl Shared {
     }
 }
 
-/// Nodes with a replica of what lies at an offset.
+/// Nodes of the metablock at an offset of the file.
 fn members(core: &Core, offset: u64) -> Vec<u64> {
     let index = offset / core.geometry().metablock_size;
     match (core.channels.get(&index), core.map.get(&index)) {

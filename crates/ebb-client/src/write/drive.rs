@@ -1,4 +1,4 @@
-//! Carries out the steps that channels decide on, and brings the results back to them.
+//! Carries out the steps that channels decide on, and hands the results to the channels.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::write::members::Heard;
 use crate::write::outgoing::Outgoing;
 use crate::write::{members, repair};
 
-/// Who has answered within this is there, whatever the master says.
+/// A member that has answered within this time counts as alive, even if the master calls its node dead.
 const ANSWERED: Duration = Duration::from_secs(2);
 
-/// One metablock's channel, named so that a result does not reach another that took its place.
+/// One metablock's channel. The serial keeps a result from a later channel of the same metablock.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub shared: Arc<Shared>,
@@ -31,20 +31,20 @@ pub(crate) struct Target {
     pub serial: u64,
 }
 
-/// What one member lacks.
+/// The writes that one member lacks.
 struct Lack {
     peer: usize,
-    /// Before the first of it is sent.
+    /// The pause before the first write is sent.
     wait: Duration,
     writes: Vec<Arc<Outgoing>>,
-    /// Up to here it was on its way before.
+    /// Writes up to this version have been sent to the member before.
     handed: Version,
 }
 
 /// A write on its way to a member that lacks it.
 struct UnderWay {
     about: Version,
-    /// Why its bytes are not to be had any more, if they are not.
+    /// The error, if no member has its bytes any more.
     lost: Option<Error>,
     answer: Task<Heard>,
 }
@@ -56,7 +56,7 @@ impl Shared {
     }
 }
 
-/// Lets a channel do what it can do now. Called after everything that may give it something to do.
+/// Lets a channel carry out all steps that are possible now. Called after each event that may make a step possible.
 pub(crate) fn drive(shared: &Arc<Shared>, inode: &Arc<Inode>, index: u64) {
     loop {
         let (target, rhythm, step) = {
@@ -94,14 +94,14 @@ pub(crate) fn drive(shared: &Arc<Shared>, inode: &Arc<Inode>, index: u64) {
 }
 
 impl Target {
-    /// Looks at the channel, if it still is the one.
+    /// Calls `look` with the channel. `None` if another channel has taken its place.
     pub fn with<T>(&self, look: impl FnOnce(&mut Channel) -> T) -> Option<T> {
         let mut core = self.inode.core.lock();
         let channel = core.channels.get_mut(&self.index).filter(|channel| channel.serial == self.serial)?;
         Some(look(channel))
     }
 
-    /// Brings a result to the channel, takes out what is settled, and goes on.
+    /// Applies a result to the channel, takes out the settled writes, and drives the channel on.
     pub fn land(&self, apply: impl FnOnce(&mut Channel) -> Result<()>) {
         let (weight, verdict, dropped) = {
             let mut core = self.inode.core.lock();
@@ -146,7 +146,7 @@ impl Target {
 
     async fn send_to_each(&self, members: &[pb::Member], write: &Arc<Outgoing>, sync: bool) -> Vec<Heard> {
         let Some((last, others)) = members.split_last() else { return Vec::new() };
-        // What is only received says nothing of a disk.
+        // An answer about received bytes alone says nothing of a disk.
         let round = sync.then(|| Round::new(&self.shared));
         let tasks: Vec<_> = others
             .iter()
@@ -188,7 +188,7 @@ impl Target {
         let mut results: Vec<Heard> = vec![Ok(None); members.len()];
         let mut hops = Vec::with_capacity(members.len());
         for (place, member) in members.iter().enumerate() {
-            // One that is silent would keep the hop before it waiting.
+            // A silent member would keep the hop before it waiting.
             let hop = self.shared.nodes.check_answers(member.node).and_then(|()| self.shared.nodes.hop(member));
             match hop {
                 Ok(hop) => hops.push((place, hop)),
@@ -204,12 +204,13 @@ impl Target {
         results
     }
 
-    /// Sends one member what it lacks, in order, up to the first failure; what it has taken is noted as it answers.
+    /// Sends one member the writes that it lacks, in order, up to the first failure. Each answer is applied as it
+    /// comes.
     async fn catch_up(self, lack: Lack) {
         let Lack { peer, wait, writes, handed } = lack;
         let Some(member) = self.with(|channel| channel.peers[peer].member) else { return };
         let nodes = &self.shared.nodes;
-        // One that is dead to the master, and has answered here just now, is cut off from there alone.
+        // A node that the master calls dead, and that has just answered here, is cut off from the master alone.
         let answers = nodes.has_answered_within(member.node, ANSWERED, self.shared.runtime.now());
         let gone = match nodes.is_dead(member.node) && !answers {
             true => Err(err!(Unreachable, "node n{} is dead, says the master", member.node)),
@@ -230,7 +231,7 @@ impl Target {
         let (mut under_way, mut unsynced) = (VecDeque::<UnderWay>::new(), 0);
         let (mut about, mut lost, mut result) = (Version::ZERO, None, Ok(None));
         loop {
-            // With nothing under way the next one waits for the member to wake; the others follow it.
+            // With nothing under way, the next write waits for the member to wake. The others follow it.
             while (under_way.is_empty() || (under_way.len() < WINDOW && self.is_reached(&member)))
                 && let Some(write) = rest.next()
             {
@@ -255,11 +256,12 @@ impl Target {
                 }
             }
         }
-        // Behind a failure there is nothing that could be taken; it is sent again, and answered as done if it was.
+        // After a failure the member takes no later write. They are sent again, and a member answers "done" for each
+        // that it has.
         under_way.iter().for_each(|later| later.answer.abort());
         self.land(|channel| {
             channel.on_caught_up(peer, about, &result)?;
-            // A recovery makes the members equal, and whoever has the file open is told.
+            // A recovery makes the members equal, and each open handle of the file gets the error.
             match lost {
                 Some(error) if channel.is_nowhere(about) => Err(error.context("every member has lost a direct write")),
                 _ => Ok(()),
@@ -273,7 +275,7 @@ impl Target {
     }
 
     async fn send_lacked(self, member: pb::Member, write: Arc<Outgoing>, sync: bool) -> UnderWay {
-        // Where they are not to be had, the member may have them.
+        // If the bytes cannot be fetched, this member may still have them.
         let lost = self.fetch_back(&write).await.err().filter(|error| error.kind() == ErrorKind::NoReplica);
         let (about, runtime) = (write.version, self.shared.runtime.clone());
         let sent = async move { self.send_one(&member, &write, sync).await };

@@ -54,12 +54,12 @@ impl Extents {
         self.pieces.iter().map(|(start, piece)| (*start, piece.len()))
     }
 
-    /// Whether there are none.
+    /// Whether there are no dirty bytes.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// Puts `data` at `offset` over what was there; returns how many bytes that were there before are gone.
+    /// Puts `data` at `offset`, over earlier bytes. Returns how many earlier bytes were replaced.
     pub fn insert(&mut self, offset: u64, data: Bytes) -> u64 {
         if data.is_empty() {
             return 0;
@@ -142,7 +142,7 @@ impl Extents {
         at >= end
     }
 
-    /// Gives `gather` what it wants and this has.
+    /// Gives `gather` the bytes of its range that are here.
     pub fn offer(&self, gather: &mut Gather) {
         let (start, end) = (gather.start(), gather.end());
         let first = self.pieces.range(..=start).next_back().map_or(start, |(&offset, _)| offset);

@@ -1,4 +1,4 @@
-//! From dirty bytes to bytes that every member has synced.
+//! The flush: it turns dirty bytes into bytes that every member has synced.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::lease::hold::Lease;
 use crate::shared::Shared;
 use crate::write::drive::drive;
 
-/// What a flush waits for.
+/// The goal of a flush.
 pub(crate) struct Goal {
     epoch: Epoch,
     size_generation: u64,
@@ -20,19 +20,20 @@ pub(crate) struct Goal {
 }
 
 impl Goal {
-    /// Of the lease.
+    /// The epoch of the write lease.
     pub const fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// What has to be synced: (index, serial of its channel, version).
+    /// The versions that have to be synced: (index, serial of its channel, version).
     pub fn channels(&self) -> &[(u64, u64, Version)] {
         &self.channels
     }
 }
 
 impl Shared {
-    /// Returns when everything written before the call is synced by every member of every set. No call to the master.
+    /// Returns when everything written before the call is synced by every member of every set. It makes no call to the
+    /// master.
     pub async fn flush(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
         match stage_and_ask(inode) {
             Some(goal) => self.flushed(inode, &goal).await,
@@ -40,7 +41,7 @@ impl Shared {
         }
     }
 
-    /// Returns when a flush has what it waits for.
+    /// Returns when the goal of a flush is reached.
     pub async fn flushed(self: &Arc<Self>, inode: &Arc<Inode>, goal: &Goal) -> Result<()> {
         for (index, _, _) in &goal.channels {
             drive(self, inode, *index);
@@ -56,7 +57,7 @@ impl Shared {
         }
     }
 
-    /// Starts what can be sent without waiting for it.
+    /// Starts to send the full blocks in `start..end`, and does not wait for them.
     pub fn send_full_blocks(self: &Arc<Self>, inode: &Arc<Inode>, start: u64, end: u64) {
         let touched = {
             let mut core = inode.core.lock();
@@ -79,7 +80,7 @@ impl Shared {
     }
 }
 
-/// Stages what is dirty and asks for syncs. None: there is no write lease.
+/// Stages the dirty bytes and asks for syncs. `None`: there is no write lease.
 pub(crate) fn stage_and_ask(inode: &Inode) -> Option<Goal> {
     let mut core = inode.core.lock();
     if core.hold.lease() != Lease::Write {
@@ -102,11 +103,11 @@ pub(crate) fn stage_and_ask(inode: &Inode) -> Option<Goal> {
     })
 }
 
-/// Whether the goal is reached; then it is noted what a commit may tell.
+/// Whether the goal is reached. If so, records the size and time that a commit may report.
 fn check(inode: &Inode, goal: &Goal) -> Result<bool> {
     let mut core = inode.core.lock();
     if !core.hold.is_write_of(goal.epoch) {
-        // Everything is synced before a lease goes back; whoever waited for that is woken after it may have gone.
+        // Everything is synced before a lease goes back. A waiting flush may wake only after that.
         if core.hold.was_given_back(goal.epoch) {
             return Ok(true);
         }

@@ -1,8 +1,8 @@
-//! `fsync` while members sleep: what they have not got is logged on nodes that are awake
+//! `fsync` while members sleep: the writes that they lack are logged on nodes that are awake
 //! (docs/power/sleeping-nodes.md, "Stand-ins").
 //!
-//! The holder keeps the writes and sends them to each member when it wakes, as ever. The log is for the case that it
-//! dies before: then recovery reads it.
+//! The lease holder keeps the writes, and sends them to each member when it wakes. If the lease holder dies before
+//! that, recovery reads the log.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,29 +19,29 @@ use crate::shared::Shared;
 use crate::write::flush::{Goal, stage_and_ask};
 use crate::write::members;
 
-/// Members that wake within this are waited for.
+/// A flush waits for members that wake within this time.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// Between attempts that failed.
+/// The pause after an attempt that failed.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The same, where there was no room.
+/// The longest pause after an attempt that found no room.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// A node that is awake for less is not asked any more, in milliseconds.
+/// A node that stays awake for less than this is not asked, in milliseconds.
 const LEAST_AWAKE_MS: u64 = 100;
-/// Most bytes that one call logs; who has more waits for the members.
+/// Most bytes that one call logs. A flush with more waits for the members.
 const CALL_BYTES_MAX: usize = 8 << 20;
-/// Copies in any case: the loss of one node must not matter.
+/// Least number of copies: the loss of one node must not matter.
 const COPIES_LEAST: usize = 2;
 
-/// What came of the attempts so far.
+/// Results of the attempts so far.
 #[derive(Default)]
 struct Tried {
-    /// Nodes that did not take it.
+    /// Nodes that refused the writes, or did not answer.
     refused: BTreeSet<u64>,
     /// The always-on node's log was full, or members that sleep could not take more.
     is_full: bool,
 }
 
-/// What is to be logged.
+/// The writes to be logged.
 struct Lack {
     message: pb::LogWrites,
     payload: Vec<Bytes>,
@@ -51,11 +51,11 @@ struct Lack {
 }
 
 impl Shared {
-    /// Returns when everything written before the call is synced by every member of every set, or, where members sleep,
-    /// logged on as many nodes as there are to be copies.
+    /// Returns when everything written before the call is synced by every member of every set. Where members sleep, it
+    /// is enough that the writes are logged on as many nodes as the dataset has copies.
     pub async fn make_safe(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
         let Some(goal) = stage_and_ask(inode) else { return Ok(()) };
-        // Cancel-safety: what was logged and is not needed is dropped by the log servers later.
+        // Cancel-safety: the log servers drop logged writes later, once they are not needed.
         tokio::select! {
             biased;
             reached = self.flushed(inode, &goal) => reached,
@@ -87,8 +87,8 @@ impl Shared {
         if is_sent {
             self.log_on_nodes(&lack, tried).await?;
         }
-        // Ordering: logged, then looked whether the lease still holds. If it does, no recovery had begun when the writes
-        // were logged, and the one that comes finds them.
+        // Ordering: the writes are logged, and then the lease is checked. If it is still held, no recovery had begun
+        // when the writes were logged. A later recovery finds them.
         if !self.session.is_trusted() {
             bail!(SessionExpired, "leases may not be believed now");
         }
@@ -105,7 +105,7 @@ impl Shared {
         Ok(true)
     }
 
-    /// What the goal's channels have that is neither synced by all members nor logged. None if no member sleeps.
+    /// The writes of the goal's channels that are neither synced by all members nor logged. `None` if no member sleeps.
     fn lack(&self, inode: &Inode, goal: &Goal) -> Result<Option<Lack>> {
         let core = inode.core.lock();
         let late = |(index, serial, version): &&(u64, u64, Version)| {
@@ -149,14 +149,14 @@ impl Shared {
         Ok(Some(Lack { message, payload, marks, copies }))
     }
 
-    /// Logs on the always-on node, and on those that are awake soonest.
+    /// Logs on the always-on node, and on the nodes that are awake soonest.
     async fn log_on_nodes(self: &Arc<Self>, lack: &Lack, tried: &mut Tried) -> Result<()> {
         let mut nodes: Vec<(Duration, pb::Node)> = self
             .nodes
             .all()
             .into_iter()
             .filter(|node| !tried.refused.contains(&node.id) && !self.nodes.is_lost(node.id))
-            // One that is about to sleep refuses.
+            // A node that is about to sleep refuses.
             .filter(|node| {
                 let awake = self.awake_for(NodeId::new(node.id));
                 awake.is_asleep() || awake.serves_for(LEAST_AWAKE_MS)
@@ -170,7 +170,7 @@ impl Shared {
             tried.refused.clear();
             return Err(err!(Unavailable, "no node is awake to log on, nor wakes"));
         }
-        // Where the always-on node was full, it is asked alone first: the others' disks are not filled in vain.
+        // If the always-on node's log was full, it is asked alone first. The other disks are then not filled in vain.
         let asked_before = if tried.is_full { Some(self.log_always_on(lack, tried).await) } else { None };
         if let Some(Err(error)) = asked_before {
             return Err(error);

@@ -17,11 +17,11 @@ use crate::power::relay::{self, Relayed};
 use crate::shared::Shared;
 use crate::write::outgoing::Outgoing;
 
-/// A question to a silent node, and the pause before the next one.
+/// Deadline of a question to a silent node, and the pause before the next one.
 const PROBE_DEADLINE: Duration = Duration::from_secs(1);
 const PROBE_PAUSE: Duration = Duration::from_millis(500);
 
-/// What was heard of a member to which something was sent: its answer, why there is none, or nothing at all.
+/// Outcome of a request for one member: its answer, the error in its place, or `None` if the member was not heard.
 pub(crate) type Heard = Result<Option<pb::MemberResult>>;
 
 /// Sends a write to the first of `hops`, with the others as its pipeline. Answers in the order of `hops`.
@@ -42,7 +42,7 @@ pub(crate) async fn write(
         pipeline: pipeline.iter().map(Hop::to_message).collect(),
         ..message
     };
-    // Cancel-safety: a member that has it answers "done" when it is sent again, to each member by itself.
+    // Cancel-safety: the write is sent again to each member by itself, and a member that has it answers "done".
     let mut results = along_chain(shared, hops, call(shared, first, &message, payload, WRITE_DEADLINE)).await;
     if shared.runtime.has_bug(SeededBug::CommitUnsynced) {
         results.iter_mut().flatten().flatten().for_each(|answer| answer.synced = answer.received);
@@ -56,12 +56,12 @@ pub(crate) async fn put(shared: &Arc<Shared>, hops: &[Hop], message: pb::PutStag
     let member = first.member;
     let pipeline = pipeline.iter().map(Hop::to_message).collect();
     let message = pb::PutStaged { volume: member.volume, incarnation: member.incarnation, pipeline, ..message };
-    // Cancel-safety: what members keep of it is of a ticket that is given up then.
+    // Cancel-safety: the caller then gives up the ticket, and with it the bytes that members keep.
     along_chain(shared, hops, watched(shared, first, &message, vec![bytes], 0, WRITE_DEADLINE)).await
 }
 
-/// Waits for what a pipeline answers to a call to its first member; not as long as the deadline, if a further member is missed: the hop
-/// before that one would wait for all of it.
+/// Waits for a pipeline's answer to a call to its first member. If a further member is missed, the wait ends before the
+/// deadline. The hop before that member would wait for the whole deadline.
 async fn along_chain(
     shared: &Arc<Shared>,
     hops: &[Hop],
@@ -84,7 +84,7 @@ async fn along_chain(
     }
 }
 
-/// What a member keeps of a direct write.
+/// Reads the bytes that a member keeps of a direct write.
 pub(crate) async fn read_put(
     shared: &Arc<Shared>,
     hop: &Hop,
@@ -94,7 +94,7 @@ pub(crate) async fn read_put(
     watched(shared, hop, message, Vec::new(), expected, WRITE_DEADLINE).await
 }
 
-/// Whether a member of a pipeline is not heard, here or by the master.
+/// Whether a member of a pipeline is silent here, or late at the master.
 fn is_missed(shared: &Shared, hop: &Hop) -> bool {
     let node = hop.member.node;
     shared.nodes.is_silent(node) || shared.nodes.is_late(node)
@@ -118,8 +118,8 @@ async fn pipeline_is_stuck(shared: &Arc<Shared>, pipeline: &[Hop], sent: Moment)
     }
 }
 
-/// What was heard of each hop. The first one was reached: if another node answers for it, that has its address now, as
-/// one has after its volumes were lost.
+/// The outcome for each hop. The call reached the first hop's address. If another node answers there, that node has the
+/// address now, as after the loss of all volumes.
 fn answers(hops: &[Hop], reply: Result<Response<pb::WriteReplicaReply>>) -> Vec<Heard> {
     let found = reply.and_then(|reply| {
         let results = reply.message.results;
@@ -184,7 +184,8 @@ pub(crate) async fn pull(
     Ok(())
 }
 
-/// One call to a member, once its node is awake; by way of a proxy if that is never when this client is.
+/// One call to a member, once its node is awake. If the node and this client are never awake together, a proxy relays
+/// the call.
 pub(crate) async fn call<C: Relayed>(
     shared: &Arc<Shared>,
     hop: &Hop,
@@ -199,7 +200,7 @@ pub(crate) async fn call<C: Relayed>(
     ask(shared, hop, message, payload, deadline).await
 }
 
-/// One call to a member, once its node is awake; counted among those in progress on its node.
+/// One call to a member, once its node is awake. It counts as a call in progress on the node.
 pub(crate) async fn ask<C: Call>(
     shared: &Arc<Shared>,
     hop: &Hop,
@@ -208,11 +209,11 @@ pub(crate) async fn ask<C: Call>(
     deadline: Duration,
 ) -> Result<Response<C::Reply>> {
     shared.awake(hop.member.node).await?;
-    // What comes back beside these bytes is small: reads say what they expect.
+    // The answer is small. Reads, which get large answers, go another way.
     watched(shared, hop, message, payload, 0, deadline).await
 }
 
-/// A read, which goes where reads of its size go: a small one does not queue behind big ones.
+/// A read. Its size selects the connection, so that a small read does not queue behind big ones.
 pub(crate) async fn read(
     shared: &Arc<Shared>,
     hop: &Hop,
@@ -223,7 +224,7 @@ pub(crate) async fn read(
     watched(shared, hop, message, Vec::new(), expected, deadline).await
 }
 
-/// The same for either; what it tells of the node is noted.
+/// One call to a member, whose outcome is recorded as evidence about its node.
 async fn watched<C: Call>(
     shared: &Arc<Shared>,
     hop: &Hop,
@@ -236,7 +237,7 @@ async fn watched<C: Call>(
     nodes.check_answers(node)?;
     let _outstanding = nodes.count_call(node);
     let sent = shared.runtime.now();
-    // Who sleeps by plan before the deadline may well not answer: that says nothing of it.
+    // A node that sleeps by plan before the deadline may fail to answer. That is no evidence of a fault.
     let serves_on = shared.awake_for(hop.member.node_id()).left().is_none_or(|left| left >= deadline);
     let channel = shared.connector.channel(&hop.address);
     let answer = tokio::select! {
@@ -267,8 +268,8 @@ async fn watched<C: Call>(
     answer
 }
 
-/// Returns when it makes no sense any more to wait for an answer to a call that was sent at `sent`: another call has found
-/// the node silent, or the master misses its heartbeats, too, or calls before this one were made in vain.
+/// Returns when it makes no sense any more to wait for an answer to a call that was sent at `sent`. Reasons are:
+/// another call has found the node silent, the master misses its heartbeats too, or earlier calls failed.
 async fn given_up(shared: &Arc<Shared>, node: u64, sent: Moment, deadline: Duration) {
     let nodes = &shared.nodes;
     loop {
@@ -296,8 +297,8 @@ fn begin_asking(shared: &Arc<Shared>, node: u64) {
     shared.runtime.spawn("ask a silent node", async move { ask_silent(&own, node).await });
 }
 
-/// Asks a silent node until it answers, this call or another, or is no node of the cluster any more. One such task runs for
-/// each of them.
+/// Asks a silent node until it answers this call or another, or is no node of the cluster any more. One such task runs
+/// for each silent node.
 async fn ask_silent(shared: &Shared, node: u64) {
     while !shared.closing.load(Ordering::Relaxed)
         && shared.nodes.is_silent(node)
@@ -314,13 +315,13 @@ async fn ask_silent(shared: &Shared, node: u64) {
     }
 }
 
-/// Whether a call that failed thus was answered all the same. Connections to a frozen process break, because nothing comes
-/// from it, and can be made, because its kernel takes them: what fails so says nothing.
+/// Whether an error of this kind is an answer of the node. Connections to a frozen process break, because nothing comes
+/// from it. They can also be made, because its kernel accepts them. So such errors prove nothing.
 fn is_answer(kind: ErrorKind) -> bool {
     !matches!(kind, ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Disconnected)
 }
 
-/// Tells the master of damage, without waiting.
+/// Reports damage to the master, without waiting.
 pub(crate) fn report(shared: &Arc<Shared>, metablock: MetablockId, member: pb::Member, error: &Error) {
     if !matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NoReplica | ErrorKind::VolumePoisoned) {
         return;

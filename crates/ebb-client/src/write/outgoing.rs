@@ -9,7 +9,7 @@ use ebb_wire::pb;
 
 use crate::read::gather::Gather;
 
-/// A write as it goes to members, and goes again if one lost it.
+/// A write that is sent to members, and sent again if a member lost it.
 ///
 /// Invariant: nothing in it changes once it has a version: a version once sent never carries other bytes.
 #[derive(Debug)]
@@ -18,17 +18,17 @@ pub(crate) struct Outgoing {
     pub version: Version,
     /// The version that it follows.
     pub predecessor: Version,
-    /// What it does.
+    /// Its kind.
     pub kind: pb::WriteKind,
-    /// Where in the metablock, in bytes.
+    /// Offset in the metablock, in bytes.
     pub offset: u64,
-    /// How far it reaches, in bytes.
+    /// Length of its range, in bytes.
     pub length: u64,
     /// The bytes of a data write, one buffer after the other.
     pub data: Vec<Bytes>,
-    /// Of a direct write, whose bytes members have, and nobody here: under which name they were put there.
+    /// Name of a direct write's bytes, which lie with the members and not here.
     pub staged: Option<pb::Ticket>,
-    /// What was fetched back of them, because a member has lost them.
+    /// A direct write's bytes, fetched back because a member has lost them.
     pub fetched: OnceLock<Bytes>,
     /// Length of the metablock after it.
     pub length_after: u64,
@@ -49,7 +49,7 @@ impl Outgoing {
         Self { version, predecessor, kind, offset, length, data, staged, fetched, length_after, checksums }
     }
 
-    /// Its bytes, if it has any, and has them here.
+    /// Its bytes, if they are here.
     pub fn bytes(&self) -> &[Bytes] {
         self.fetched.get().map_or(&self.data, std::slice::from_ref)
     }
@@ -59,22 +59,23 @@ impl Outgoing {
         self.staged.filter(|_| self.fetched.get().is_none())
     }
 
-    /// Bytes that it keeps in memory, and that a budget counts.
+    /// Number of bytes that it keeps in memory, and that the budget counts.
     pub fn weight(&self) -> usize {
         self.data.iter().map(Bytes::len).sum()
     }
 
-    /// Bytes that a member has to write for it, wherever they are now.
+    /// Number of bytes that a member has to write for it, wherever they are now.
     pub fn load(&self) -> usize {
         if self.staged.is_some() { self.length as usize } else { self.weight() }
     }
 
-    /// CRC-32C of each run of the payload, cut where the metablock's chunks are cut. Computed once, by whoever sends.
+    /// CRC-32C of each run of the payload, cut at the edges of the metablock's chunks. Computed once, at the first
+    /// send.
     fn checksums(&self, bytes: &[Bytes]) -> Vec<u32> {
         self.checksums.get_or_init(|| checksum_runs(self.offset, bytes)).clone()
     }
 
-    /// It as a message about `metablock`, for any member, and the payload: who it is for is left out.
+    /// The message about `metablock`, and the payload. The fields that name a member are left empty.
     pub fn to_message(&self, metablock: MetablockId) -> (pb::WriteReplica, Vec<Bytes>) {
         let staged = self.elsewhere();
         // Ordering: looked at once. They may be fetched back meanwhile, and then message and payload would disagree.
@@ -93,7 +94,7 @@ impl Outgoing {
         (message, payload)
     }
 
-    /// Gives `gather` what this write put into the metablock that starts at `base` and spans `span` bytes.
+    /// Gives `gather` the effect of this write on the metablock that starts at `base` and spans `span` bytes.
     pub fn offer(&self, base: u64, span: u64, gather: &mut Gather) {
         match self.kind {
             pb::WriteKind::WriteData => {
@@ -112,18 +113,18 @@ impl Outgoing {
     }
 }
 
-/// What a write does, before it has a version.
+/// Content of a write, before it has a version.
 #[derive(Clone, Debug)]
 pub(crate) struct Content {
-    /// What it does.
+    /// Its kind.
     pub kind: pb::WriteKind,
-    /// Where in the metablock.
+    /// Offset in the metablock, in bytes.
     pub offset: u64,
-    /// How far.
+    /// Length of its range, in bytes.
     pub length: u64,
-    /// Bytes, of a data write.
+    /// The bytes of a data write.
     pub data: Vec<Bytes>,
-    /// Or the name under which members have them.
+    /// The name under which members have the bytes, for a direct write.
     pub staged: Option<pb::Ticket>,
 }
 

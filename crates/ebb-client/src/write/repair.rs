@@ -1,13 +1,14 @@
 //! Replaces failed members of a set under a write lease (docs/protocol.md, Write, 6).
 //!
-//! Writing to the metablock has stopped and nothing is in flight. Sync the rest; choose a replacement; it pulls from a
-//! member that is well; record the new set; go on, which sends again what not all have. If there is no replacement, the
-//! master may say that the set goes on with those that are well, which are as many as a write needs: nobody is told an error,
-//! and a further member is sought every now and then (docs/protocol.md, Fewer members). If they are too few, or the master
-//! waits for the failed member, that one is asked again: it may have come back. When that has gone on for the operation's
-//! deadline, flushes fail (sticky), and the set goes on with those that are well, so that the file can be given back: if they are as
-//! many as a write needs, or the master holds the others for lost, too. If not, they are asked further; a recall that comes
-//! meanwhile ends the lease, and the master recovers the file from all members.
+//! Writing to the metablock has stopped, and nothing is in flight. A repair syncs the good members, chooses a
+//! replacement, has it pull from a good member, and records the new set. Then writing goes on: writes that some members
+//! lack are sent again. If there is no replacement, the master may let the set go on with the good members, if they are
+//! as many as a write needs. No error is reported then, and a further member is sought every now and then
+//! (docs/protocol.md, Fewer members). If the good members are too few, or the master waits for the failed member, that
+//! member is asked again: it may have come back. After the operation's deadline flushes fail (sticky), and the set goes
+//! on with the good members, so that the file can be given back. For this they have to be as many as a write needs, or
+//! the master counts the others as lost, too. Otherwise the failed members are asked further. A recall in that time
+//! ends the lease, and the master recovers the file from all members.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,27 +24,27 @@ use crate::write::channel::{Asked, Channel, Repaired, WentOn};
 use crate::write::drive::Target;
 use crate::write::members;
 
-/// What the repair of one metablock works with.
+/// State of one metablock for its repair.
 struct Scene {
     id: ebb_types::MetablockId,
     epoch: u64,
     generation: u64,
     settled: Version,
-    /// Members that a write needs.
+    /// Number of members that a write needs.
     min: usize,
     /// When the trouble began.
     since: Moment,
     /// All members, and whether each failed.
     members: Vec<(pb::Member, bool)>,
-    /// Who has most, and how much.
+    /// The good member with the highest version, and that version.
     source: Option<(pb::Member, Version)>,
-    /// By node, why each failed member did.
+    /// The error of each failed member, by node.
     failures: Vec<(u64, Error)>,
-    /// The node that is replaced only because it is gray.
+    /// The node of a member that is replaced only because it is gray.
     slow: Option<u64>,
 }
 
-/// Works until the set is whole again, has been shrunk, or the lease is gone.
+/// Runs until the set is whole again, has been shrunk, or the lease is gone.
 pub(crate) async fn run(target: Target) {
     let mut refused = BTreeSet::new();
     let started = target.shared.runtime.now();
@@ -53,7 +54,7 @@ pub(crate) async fn run(target: Target) {
             Ok(true) => break,
             Ok(false) => return,
             Err(error) if is_lease_lost(&error) => {
-                // Of a lease that has been given back meanwhile, and perhaps taken anew, it says nothing.
+                // The error says nothing of a lease that has been given back meanwhile, and perhaps taken anew.
                 target.land(|_| Err(error));
                 return;
             }
@@ -78,7 +79,8 @@ async fn attempt(target: &Target, refused: &mut BTreeSet<u64>) -> Result<bool> {
         return Ok(false);
     }
     let Some(scene) = survey(target) else { return Ok(false) };
-    // Ordering: a change that may have been recorded comes first, or the set would be another than the recorded one.
+    // Ordering: a change that may have been recorded is completed first. Otherwise this set could differ from the
+    // recorded one.
     if let Some(asked) = target.with(|channel| channel.asked.clone()).flatten() {
         return record(target, &scene, asked).await.map(|()| true);
     }
@@ -86,7 +88,8 @@ async fn attempt(target: &Target, refused: &mut BTreeSet<u64>) -> Result<bool> {
         target.with(|channel| channel.on_revived());
         return Ok(true);
     }
-    // Data that nobody well has can only come from this client's memory, and that reaches back to what is settled.
+    // Without a good member the data can only come from this client's memory. That memory has only the writes after the
+    // settled version.
     if scene.source.is_none() && scene.settled != Version::ZERO {
         let told = revive(target, &scene).await;
         return Err(nobody_well(&scene, &told));
@@ -97,7 +100,7 @@ async fn attempt(target: &Target, refused: &mut BTreeSet<u64>) -> Result<bool> {
             tracing::debug!(inode = %target.inode.id, index = target.index, %error, "a gray member keeps its place");
             Ok(true)
         }
-        // Nothing has failed, so nobody is kept waiting for a further member.
+        // No member has failed, so the set goes on without a further member.
         Err(error) if scene.failures.is_empty() && scene.members.len() >= scene.min && !is_lease_lost(&error) => {
             tracing::debug!(inode = %target.inode.id, index = target.index, %error, "goes on without a further member");
             target.with(|channel| channel.on_went_on(went_on(target)));
@@ -105,7 +108,7 @@ async fn attempt(target: &Target, refused: &mut BTreeSet<u64>) -> Result<bool> {
         }
         Err(error) => {
             let told = revive(target, &scene).await;
-            // What the writer can do about it is what counts, and not that there is no other member.
+            // The error names the cause that the writer can remedy, and not the lack of another member.
             Err(match is_lease_lost(&error) {
                 true => error,
                 false if scene.failures.iter().any(is_full) => nobody_well(&scene, &told),
@@ -115,7 +118,8 @@ async fn attempt(target: &Target, refused: &mut BTreeSet<u64>) -> Result<bool> {
     }
 }
 
-/// A member that is only slow keeps its place if it could not be replaced, unless the change may have been recorded.
+/// A member that is only slow keeps its place if it could not be replaced. This does not hold if the change may have
+/// been recorded.
 fn stays_slow(target: &Target, scene: &Scene) -> bool {
     let keep = |channel: &mut Channel| {
         let stays = scene.slow.is_some() && channel.asked.is_none() && channel.keep_displaced();
@@ -127,7 +131,7 @@ fn stays_slow(target: &Target, scene: &Scene) -> bool {
     target.with(keep).unwrap_or(false)
 }
 
-/// What is wrong with a set of which no member takes writes any more, as its members told.
+/// Whether a member failed for lack of space.
 fn is_full((_, error): &(u64, Error)) -> bool {
     error.kind() == ErrorKind::NoSpace
 }
@@ -140,7 +144,7 @@ fn went_on(target: &Target) -> WentOn {
     WentOn { at: target.shared.runtime.now(), map: target.shared.nodes.version() }
 }
 
-/// What is wrong with a set of which members take no writes any more, as they `told`.
+/// The error of a set whose members take no writes any more. `told` has the members' errors, by node.
 fn nobody_well(scene: &Scene, told: &[(u64, Error)]) -> Error {
     let kind = if scene.failures.iter().any(is_full) { ErrorKind::NoSpace } else { ErrorKind::Unavailable };
     Error::new(kind, format!("members of {} take no writes ({})", scene.id, sentence(told)))
@@ -150,14 +154,15 @@ fn sentence(told: &[(u64, Error)]) -> String {
     told.iter().map(|(node, error)| format!("n{node}: {error}")).collect::<Vec<_>>().join("; ")
 }
 
-/// Has every member that is well sync what it received. Each is asked, also one that has synced everything: it may have lost it
-/// since, and a set that leaves out another member counts on it. False: the channel is gone.
+/// Has every good member sync what it received. This includes a member that has synced everything: it may have lost it
+/// since, and a set without the failed member counts on it. False: the channel is gone.
 async fn sync_rest(target: &Target) -> Result<bool> {
     let epoch = target.inode.core.lock().hold.epoch();
     let known = target.with(|channel| (channel.id, channel.settled, channel.peers.clone()));
     let Some((id, settled, peers)) = known else { return Ok(false) };
     for (place, peer) in peers.iter().enumerate() {
-        // One that sleeps by plan tells when it is awake, and one that never received anything has no replica yet.
+        // A member that sleeps by plan is asked when it is awake. A member that never received anything has no replica
+        // yet.
         let is_away = target.shared.wakes_in(peer.member.node) != Some(Duration::ZERO);
         let is_spared = peer.received == peer.synced && (is_away || peer.received == Version::ZERO);
         if peer.failed.is_some() || is_spared {
@@ -183,13 +188,13 @@ async fn sync_rest(target: &Target) -> Result<bool> {
     Ok(true)
 }
 
-/// The version that a member can be asked to sync. What was settled under an earlier lease is on its disk, and once it has promised this
-/// one's epoch it refuses to be asked for it: then it is asked what it has.
+/// The version that a member can be asked to sync. Writes settled under an earlier lease are on its disk. Once the
+/// member has promised this lease's epoch, it refuses a sync of an earlier epoch. Zero then asks which version it has.
 fn askable(version: Version, epoch: Epoch) -> Version {
     if version.epoch < epoch { Version::ZERO } else { version }
 }
 
-/// Whether a member that was asked to sync has what was settled.
+/// Whether a member's answer to a sync shows that it has the settled version.
 fn has_settled(reply: &pb::SyncReplicasReply, settled: Version) -> bool {
     reply.replicas.iter().all(|replica| {
         let failed = replica.failure.as_ref().is_some_and(|failure| failure.kind != 0);
@@ -201,7 +206,7 @@ fn survey(target: &Target) -> Option<Scene> {
     let epoch = target.inode.core.lock().hold.epoch().raw();
     let now = target.shared.runtime.now();
     target.with(|channel| {
-        // Two at a time would be one too many: one that is only slow stays where another has failed.
+        // A set loses at most one good member at a time: a member that is only slow stays if another has failed.
         if channel.asked.is_none() && channel.only_displaced().is_none() {
             channel.keep_displaced();
         }
@@ -227,15 +232,15 @@ fn survey(target: &Target) -> Option<Scene> {
     })
 }
 
-/// Asks failed members whether they are back. One that is keeps its place. Returns by node what is wrong with the others: what they
-/// were asked last time may have failed for another reason.
+/// Asks failed members whether they are back. A member that is back keeps its place. Returns the errors of the others,
+/// by node: their last request may have failed for another reason.
 async fn revive(target: &Target, scene: &Scene) -> Vec<(u64, Error)> {
     let mut told: BTreeMap<u64, Error> = scene.failures.iter().cloned().collect();
     for (place, (member, failed)) in scene.members.iter().enumerate() {
         if !failed || target.shared.nodes.is_dead(member.node) {
             continue;
         }
-        // A replica that was never written does not exist yet, and is not asked about either.
+        // A replica that was never written does not exist yet, so its member is not asked about it.
         let asked = askable(scene.settled, Epoch::new(scene.epoch));
         let result = members::sync(&target.shared, scene.id, member, asked).await;
         let well = matches!(&result, Ok(reply) if has_settled(reply, scene.settled));
@@ -263,7 +268,7 @@ async fn replace(target: &Target, scene: &Scene, refused: &mut BTreeSet<u64>) ->
             Ok(Some(member)) => member,
             Ok(None) => break,
             Err(error) => {
-                // Those that refused may have room or be back the next time.
+                // Nodes that refused may have room, or be back, the next time.
                 refused.clear();
                 return Err(error);
             }
@@ -278,7 +283,7 @@ async fn replace(target: &Target, scene: &Scene, refused: &mut BTreeSet<u64>) ->
         members.push(member);
         fresh += 1;
     }
-    // Committed on the set: what all of it has.
+    // The version to commit with the new set: all its members have it.
     let least = target
         .with(|channel| channel.peers.iter().filter(|peer| peer.failed.is_none()).map(|peer| peer.synced).min())
         .flatten()
@@ -295,7 +300,7 @@ async fn replace(target: &Target, scene: &Scene, refused: &mut BTreeSet<u64>) ->
     Ok(())
 }
 
-/// Copies what `source` has. Where the set may go on without the copy it is not waited for as long.
+/// Has `member` pull the replica of `source`. The deadline is shorter if the set may go on without this member.
 async fn pull(
     target: &Target,
     scene: &Scene,
@@ -314,8 +319,8 @@ fn wanted(target: &Target, scene: &Scene) -> usize {
     if shrunk { scene.members.len().max(replicas) } else { scene.members.len() }
 }
 
-/// A volume for one more member beside `members`: on a node that is new to the set, or on one that has other volumes now
-/// than the one that failed. None: there is none, and the set goes on with `members`.
+/// A volume for one more member beside `members`. Its node is new to the set, or now has other volumes than the failed
+/// one. `None`: there is no such volume, and the set goes on with `members`.
 async fn choose(
     target: &Target,
     scene: &Scene,
@@ -337,7 +342,7 @@ async fn choose(
         may_go_on: true,
     };
     let masters = &target.shared.session.masters;
-    // Asked once: the next attempt says what is known then.
+    // The master is asked once. The next attempt brings newer knowledge.
     let reply = masters.call_once(&message, CHOOSE_DEADLINE).await.inspect_err(|error| {
         if is_transient(error.kind()) && error.kind() != ErrorKind::Unavailable {
             masters.turn_from(error);
@@ -352,14 +357,14 @@ async fn choose(
     }
 }
 
-/// The seeded bug: who waits for a member gives up before the set changes.
+/// The seeded bug: a writer that waits for a member gives up before the set changes.
 fn waits_to_go_on(target: &Target, scene: &Scene) -> bool {
     let shared = &target.shared;
     let span = shared.runtime.now().since(scene.since);
     shared.runtime.has_bug(SeededBug::WaitsToGoOn) && !scene.failures.is_empty() && span < shared.session.deadline()
 }
 
-/// What is known here of those that failed.
+/// Knowledge of this client about the failed members.
 fn failed_members(target: &Target, scene: &Scene) -> Vec<pb::FailedMember> {
     let (nodes, now) = (&target.shared.nodes, target.shared.runtime.now());
     let for_ms = u64::try_from(now.since(scene.since).as_millis()).unwrap_or(u64::MAX);
@@ -418,7 +423,7 @@ async fn fetch_record(target: &Target, scene: &Scene) -> Result<pb::Metablock> {
     found.ok_or_else(|| err!(StaleEpoch, "{} is not in the map of {} any more", scene.id, target.inode.id))
 }
 
-/// After the deadline: tells, and goes on with those that are well. True: the set was shrunk.
+/// After the deadline: sets the sticky error, and goes on with the good members. True: the set was shrunk.
 async fn give_up_if_late(target: &Target, error: Error) -> bool {
     let shared = &target.shared;
     let since = target.with(|channel| channel.trouble_since).flatten();
@@ -440,8 +445,9 @@ async fn give_up_if_late(target: &Target, error: Error) -> bool {
     let members: Vec<pb::Member> =
         scene.members.iter().filter(|(_, failed)| !failed).map(|(member, _)| *member).collect();
     let version = scene.settled;
-    // It has been told: what comes after it may be acknowledged by as many members as a write needs. With fewer members the set goes
-    // on only if the master holds the others for lost, too: this holder may be the one that is cut off.
+    // The error has been reported, so later writes may be acknowledged by as many members as a write needs. With fewer
+    // members the set goes on only if the master counts the others as lost, too: this lease holder may be the one that
+    // is cut off.
     let repaired = if members.len() < scene.min { Repaired::GaveUp } else { Repaired::Fewer(went_on(target)) };
     match record(target, &scene, Asked { members, version, at, repaired }).await {
         Ok(()) => {

@@ -1,4 +1,4 @@
-//! Attributes, and among them the size: a master command, durable first, then the cut on the members.
+//! Sets attributes. A new size is a master command: durable first, then the cut on the members.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::write::FILE_SIZE_MAX;
 use crate::write::drive::drive;
 use crate::write::outgoing::Content;
 
-/// A size, and the epoch under which alone it may be set.
+/// A size, and the only epoch under which it may be set.
 #[derive(Clone, Copy)]
 struct Wanted {
     size: u64,
@@ -30,7 +30,7 @@ impl Shared {
         self.set_attr_of(credentials, id, set, None).await
     }
 
-    /// The same; with `pinned` a new size is set under the write lease of that epoch only.
+    /// Sets attributes. With `pinned`, a new size is set under the write lease of that epoch only.
     pub async fn set_attr_of(
         self: &Arc<Self>,
         credentials: &Credentials,
@@ -64,13 +64,13 @@ impl Shared {
         let Some(inode) = self.find(id).filter(|_| sets_mtime(&op)) else {
             return self.change_attr(credentials, Op::SetAttr(op)).await;
         };
-        // A commit under way would put back the time of the last write.
+        // A commit under way would restore the time of the last write.
         let committing = inode.committing.lock().await;
         let Changed { reply, seen, .. } = self.change_with(credentials, Op::SetAttr(op), |_, _| ()).await?;
         let told = attr_of(reply)?;
         let seen = {
             let mut core = inode.core.lock();
-            // Not as this client sees it, which is the time of its last write.
+            // The master's time counts here. This client's own is the time of its last write.
             core.mtime_ns = told.mtime_ns;
             core.mtime_dirty = false;
             if let Some(durable) = &mut core.durable {
@@ -78,12 +78,12 @@ impl Shared {
             }
             seen.map(|seen| core.overlay(pb::Attr { mtime_ns: told.mtime_ns, ..seen }))
         };
-        // Ordering: whoever gives the lease back has shut the gate, and waits for this.
+        // Ordering: a task that gives the lease back has shut the gate, and waits for this lock.
         drop(committing);
         Ok(self.settle_change(credentials, told, seen).await)
     }
 
-    /// In a task of its own: dropped half-way, this client would not know the size that the master has.
+    /// Runs in a task of its own. If it were dropped half-way, this client would not know the size that the master has.
     async fn set_size(
         self: &Arc<Self>,
         credentials: &Credentials,
@@ -136,7 +136,7 @@ impl Shared {
         }
     }
 
-    /// The same under the write lease, by a caller that has the gate to itself.
+    /// Sets the size under the write lease. The caller has the gate to itself.
     async fn set_size_entered(
         self: &Arc<Self>,
         credentials: &Credentials,
@@ -144,7 +144,7 @@ impl Shared {
         mut op: meta_op::SetAttr,
         size: u64,
     ) -> Result<pb::Attr> {
-        // Nothing is committed that is not synced, and the new size commits everything before it.
+        // Only synced writes are committed, and the new size commits everything before it.
         self.flush(inode).await?;
         if inode.core.lock().trimmed {
             // The file may not grow before the master knows that its last cut is done.
@@ -165,7 +165,7 @@ impl Shared {
         if trim.is_some() {
             self.flush(inode).await?;
             let mut core = inode.core.lock();
-            // A lease that was lost meanwhile took with it what there was to commit.
+            // If the lease was lost meanwhile, nothing is left to commit.
             if core.hold.lease() == Lease::Write {
                 core.trimmed = true;
                 core.uncommitted = true;
@@ -176,10 +176,10 @@ impl Shared {
         Ok(attr)
     }
 
-    /// Whether the size was set is not known when no answer came: then the lease is as good as lost. Otherwise no commit would be
-    /// taken any more, for each names the size that it was made for.
+    /// Without an answer it is not known whether the size was set, so the lease is treated as lost. Otherwise the
+    /// master would refuse every later commit, because each names the size that it was made for.
     fn on_size_refused(self: &Arc<Self>, inode: &Inode, error: &ebb_types::Error) {
-        // Whatever the last attempt was told, an earlier one may have been carried out.
+        // Whatever the answer to the last attempt, an earlier one may have been carried out.
         let unsure = is_transient(error.kind());
         if unsure || matches!(error.kind(), ErrorKind::StaleEpoch | ErrorKind::SessionExpired) {
             self.lose_lease(inode, error);
@@ -215,7 +215,7 @@ impl Shared {
     }
 }
 
-/// Tells what is synced, and by which versioned write the members will be cut.
+/// Adds the synced versions to the request, and the versioned write that will cut the members.
 fn describe_cut(inode: &Inode, op: &mut meta_op::SetAttr, size: u64) {
     let mut core = inode.core.lock();
     op.epoch = core.hold.epoch().raw();

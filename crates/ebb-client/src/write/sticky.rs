@@ -1,8 +1,8 @@
-//! Errors of background work, told once to each open file, as Linux's errseq does (lib/errseq.c).
+//! Errors of background work. Each open file reports an error once, as with Linux's errseq (lib/errseq.c).
 
 use ebb_types::{Error, Result};
 
-/// The last background error of a file and who has been told.
+/// The last background error of a file, and whether a handle has reported it.
 #[derive(Debug, Default)]
 pub(crate) struct Sticky {
     count: u64,
@@ -11,24 +11,24 @@ pub(crate) struct Sticky {
 }
 
 impl Sticky {
-    /// Remembers an error; every handle hears of it once.
+    /// Keeps an error. Every handle reports it once.
     pub fn set(&mut self, error: Error) {
         self.count += 1;
         self.seen = false;
         self.error = Some(error);
     }
 
-    /// Where a new handle starts: behind what somebody was told, before what nobody was told.
+    /// Start of a new handle: after an error that a handle has reported, before an error that no handle has reported.
     pub fn sample(&self) -> u64 {
         if self.seen || self.count == 0 { self.count } else { self.count - 1 }
     }
 
-    /// Behind everything that there was so far.
+    /// The position after all errors so far.
     pub fn latest(&self) -> u64 {
         self.count
     }
 
-    /// The error that came after `since`, which moves up: it is told once.
+    /// The error that came after `since`. `since` moves up, so that the error is reported once.
     pub fn check(&mut self, since: &mut u64) -> Result<()> {
         if *since >= self.count {
             return Ok(());
