@@ -176,7 +176,7 @@ impl Machine {
     }
 }
 
-/// Half of a state that is being loaded: the entries of all directories. It takes about as long as the [`Rest`], and
+/// Half of a state that is being loaded: the entries of all directories. It takes about as long as the [`Remainder`], and
 /// neither needs the other. So two threads can load them.
 pub struct Names {
     entries: Entries,
