@@ -30,7 +30,7 @@ mod stream;
 
 use figure::Part;
 use load::{Sample, Size};
-use place::{Bare, Cluster, Kind, Target};
+use place::{Bare, Cluster, Kind, Place};
 use report::Line;
 
 /// Measurements of each figure.
@@ -168,7 +168,7 @@ impl Loads {
 }
 
 /// Builds the measured programs without debug assertions, and starts them.
-fn start() -> Result<Vec<Target>> {
+fn start() -> Result<Vec<Place>> {
     build(&["--bin", "ebb"])?;
     build(&["-p", "ebb-fuse", "--example", "bare"])?;
     let (programs, scratch) = (target().join("release"), target().join("bench"));
@@ -176,7 +176,7 @@ fn start() -> Result<Vec<Target>> {
     std::fs::create_dir_all(&disk)?;
     let bare = Bare::start(&programs.join("examples/bare"), &scratch)?;
     let cluster = Cluster::start(&programs.join("ebb"), &scratch)?;
-    Ok(vec![Target::Disk(disk), Target::Bare(bare), Target::Cluster(cluster)])
+    Ok(vec![Place::Disk(disk), Place::Bare(bare), Place::Cluster(cluster)])
 }
 
 fn build(words: &[&str]) -> Result<()> {

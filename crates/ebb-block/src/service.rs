@@ -98,7 +98,7 @@ pub struct BlockServer {
     registering: Task<()>,
     patrol: Task<()>,
     tidying: Task<()>,
-    sharing: Option<Task<()>>,
+    short_circuit_task: Option<Task<()>>,
 }
 
 impl BlockServer {
@@ -144,11 +144,11 @@ impl BlockServer {
             runtime.spawn("block-register", register::run(node.clone(), introduction, options.report_every));
         let patrol = runtime.spawn("block-patrol", patrol::run(node.clone(), options.patrol));
         let tidying = runtime.spawn("block-handoff", handoff::tidy(node.clone()));
-        let sharing = match options.short_circuit {
-            true => begin_sharing(&node, options.data_dir.join(SHORT_CIRCUIT_SOCKET)).await,
+        let short_circuit_task = match options.short_circuit {
+            true => serve_short_circuit(&node, options.data_dir.join(SHORT_CIRCUIT_SOCKET)).await,
             false => None,
         };
-        Ok(Self { node, address, stop, serving, registering, patrol, tidying, sharing })
+        Ok(Self { node, address, stop, serving, registering, patrol, tidying, short_circuit_task })
     }
 
     /// Where it is reached.
@@ -174,8 +174,8 @@ impl BlockServer {
         self.registering.abort();
         self.patrol.abort();
         self.tidying.abort();
-        if let Some(sharing) = &self.sharing {
-            sharing.abort();
+        if let Some(short_circuit_task) = &self.short_circuit_task {
+            short_circuit_task.abort();
         }
         // It may have ended by itself.
         let _ = self.stop.send(());
@@ -201,7 +201,7 @@ pub async fn run(runtime: Runtime, options: BlockOptions, stop: impl Future<Outp
 }
 
 /// Without a socket clients read as those of other hosts do.
-async fn begin_sharing(node: &Arc<Node>, path: PathBuf) -> Option<Task<()>> {
+async fn serve_short_circuit(node: &Arc<Node>, path: PathBuf) -> Option<Task<()>> {
     // Clients have working directories of their own.
     let path = std::path::absolute(&path).unwrap_or(path);
     match node.runtime.listen_local(&path).await {

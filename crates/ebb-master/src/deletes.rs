@@ -12,9 +12,10 @@ use pb::command::Command as Op;
 
 use crate::copies::executor::is_free;
 use crate::copies::repair::Condition;
-use crate::describe::{ReplicaKey, describe};
+use crate::describe::describe;
 use crate::shared::Shared;
 use crate::view::{ClusterView, nodes};
+use crate::work::ReplicaKey;
 
 const PAUSE: Duration = Duration::from_secs(1);
 /// Time for which deletions are gathered, so that they go out together.

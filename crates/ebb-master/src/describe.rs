@@ -8,12 +8,10 @@ use ebb_wire::pb;
 
 use crate::nodes::is_damaged;
 use crate::shared::Shared;
+use crate::work::ReplicaKey;
 
 /// Maximum number of replicas in one call.
 const NAMES_MAX: usize = 1000;
-
-/// Place of a replica.
-pub(crate) type ReplicaKey = (MetablockId, VolumeId);
 
 /// Asks members about their replicas. Members that do not answer are missing from the result.
 pub(crate) async fn describe(

@@ -11,12 +11,13 @@ use ebb_types::{Error, InodeId, MetablockId, NodeId, Result, VolumeId, bail};
 use ebb_wire::pb;
 use pb::command::Command as Op;
 
-use crate::describe::{ReplicaKey, describe};
+use crate::describe::describe;
 use crate::holdings::Holdings;
 use crate::nodes::{is_damaged, volumes_of};
 use crate::shared::Shared;
 use crate::shortage::{Obstacles, Tally, explain_found};
 use crate::view::nodes;
+use crate::work::replica_key;
 
 /// Sets examined at a time.
 const SLICE: usize = 5000;
@@ -228,7 +229,7 @@ async fn examine_slice(
         }
         let Ok(attr) = machine.attr(inode) else { continue };
         let found = record.members.iter().map(|member| {
-            let answer = answers.get(&place(&record, member));
+            let answer = answers.get(&replica_key(&record, member));
             let silence = if is_off(member.node_id()) { Found::Asleep } else { Found::Unreachable };
             (*member, find_state(shared, &record, member, answer, silence))
         });
@@ -259,10 +260,6 @@ pub(crate) fn obstacles(shared: &Shared, inode: InodeId) -> Obstacles {
     Obstacles { missed, held_back }
 }
 
-fn place(record: &pb::Metablock, member: &pb::Member) -> ReplicaKey {
-    (record.metablock_id(), member.volume_id())
-}
-
 /// State of a member's replica by the member's answer. `silence` is the state of a member without an answer.
 fn find_state(
     shared: &Shared,
@@ -271,7 +268,7 @@ fn find_state(
     answer: Option<&pb::DescribedReplica>,
     silence: Found,
 ) -> Found {
-    let place = place(record, member);
+    let place = replica_key(record, member);
     let mut soft = shared.soft();
     if soft.registry.is_dead(member.node_id()) {
         // The node was already missed before a plan left it out, so its silence is not by plan.

@@ -18,7 +18,7 @@ use crate::recovery::ReplicaState;
 use crate::registry::Registry;
 use crate::shared::Shared;
 use crate::soft::Soft;
-use crate::work::ReplicaKey;
+use crate::work::{ReplicaKey, replica_key};
 
 /// Directory in the master's data directory. The name is that of an earlier release, because disks keep it.
 const DIR: &str = "offload";
@@ -223,7 +223,7 @@ pub(crate) async fn replay(
         let mut tasks = Vec::new();
         let mut is_whole = false;
         for member in &record.members {
-            let Some(held) = promised.get(&(record.metablock_id(), member.volume_id())) else { continue };
+            let Some(held) = promised.get(&replica_key(record, member)) else { continue };
             if held.version >= last {
                 is_whole = true;
                 continue;

@@ -29,13 +29,13 @@ const BEFORE_RETURN: Duration = Duration::from_secs(1).saturating_add(WRITE_DEAD
 /// Nodes that are held back from files.
 #[derive(Debug, Default)]
 pub struct Parted {
-    held: BTreeMap<(InodeId, NodeId), Hold>,
+    held: BTreeMap<(InodeId, NodeId), Parting>,
     /// Nodes that are or recently were away, each with the last moment of that.
     away: BTreeMap<NodeId, Moment>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Hold {
+struct Parting {
     /// Session whose sets continued without the node.
     holder: SessionId,
     lost: Moment,
@@ -45,7 +45,7 @@ struct Hold {
     is_lifted: bool,
 }
 
-impl Hold {
+impl Parting {
     /// Whether a loss that is reported now is the known one.
     fn is_known(&self, now: Moment) -> bool {
         now < self.until || self.is_lifted && now < self.until.after(BEFORE_RETURN)
@@ -70,7 +70,7 @@ impl Parted {
         }
         let again = known.filter(|held| held.is_remembered(now));
         let span = again.map_or(FIRST, |held| (held.span * 2).min(LONGEST));
-        self.held.insert((inode, node), Hold { holder, lost: now, until: now.after(span), span, is_lifted: false });
+        self.held.insert((inode, node), Parting { holder, lost: now, until: now.after(span), span, is_lifted: false });
         if self.held.len() > REMEMBERED_MAX {
             self.held.retain(|_, held| held.is_remembered(now));
             let first = self.held.iter().min_by_key(|(_, held)| held.until).map(|(key, _)| *key);

@@ -362,14 +362,14 @@ impl Registry {
     }
 
     /// Input of placement. `patience` says whether nodes that have been silent for a while may get replicas too.
-    /// `rest(node)` is the node's state by the power plan.
+    /// `sleep_of(node)` is the node's state by the power plan.
     pub fn view<'a>(
         &self,
         recorded: impl Iterator<Item = &'a pb::NodeRecord>,
         patience: Patience,
         reservations: &Reservations,
         now: Moment,
-        rest: impl Fn(NodeId) -> Sleep,
+        sleep_of: impl Fn(NodeId) -> Sleep,
     ) -> View {
         let mut view = View::default();
         for record in recorded {
@@ -378,7 +378,7 @@ impl Registry {
             let unheard = Node::default();
             let node = self.nodes.get(&id).unwrap_or(&unheard);
             let silent = node.heard.map(|heard| now.since(heard));
-            let (may_be_silent, is_off) = match rest(id) {
+            let (may_be_silent, is_off) = match sleep_of(id) {
                 Sleep::None => (false, false),
                 Sleep::Blinks => (true, false),
                 Sleep::Off => (true, true),

@@ -20,6 +20,12 @@ use crate::work::suspects::Suspects;
 /// Key of a replica.
 pub type ReplicaKey = (MetablockId, VolumeId);
 
+/// Key of a member's replica.
+#[must_use]
+pub fn replica_key(record: &pb::Metablock, member: &pb::Member) -> ReplicaKey {
+    (record.metablock_id(), member.volume_id())
+}
+
 /// Above this size the bytes dominate the cost of a copy; below it, calls and syncs do.
 const LARGE_BYTES: u64 = 1 << 20;
 

@@ -24,16 +24,16 @@ pub(crate) struct Files {
     runtime: Runtime,
     client: Client,
     files_max: usize,
-    places: Mutex<BTreeMap<InodeId, Arc<Seat>>>,
+    entries: Mutex<BTreeMap<InodeId, Arc<FileEntry>>>,
     ended: Mutex<EndedStays>,
     returns: Arc<Semaphore>,
-    /// The proxy takes no further file. It is set under the lock of `places`.
+    /// The proxy takes no further file. It is set under the lock of `entries`.
     leaving: AtomicBool,
 }
 
-/// The place of a file that is held, or about to be.
+/// The entry of a file that is held, or about to be.
 #[derive(Default)]
-struct Seat {
+struct FileEntry {
     /// Excludes taking the lease and giving it back from each other.
     changing: tokio::sync::Mutex<()>,
     now: Mutex<Option<Arc<SharedFile>>>,
@@ -43,14 +43,14 @@ impl Files {
     /// An empty table.
     pub fn new(runtime: Runtime, client: Client, files_max: usize) -> Self {
         let returns = Arc::new(Semaphore::new(RETURNS_MAX));
-        let (places, ended, leaving) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
-        Self { runtime, client, files_max, places, ended, returns, leaving }
+        let (entries, ended, leaving) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
+        Self { runtime, client, files_max, entries, ended, returns, leaving }
     }
 
     /// The file, if it is held under this epoch.
     pub fn find(&self, inode: InodeId, epoch: Epoch) -> Option<Arc<SharedFile>> {
-        let place = self.places.lock().get(&inode).cloned()?;
-        let now = place.now.lock().clone();
+        let entry = self.entries.lock().get(&inode).cloned()?;
+        let now = entry.now.lock().clone();
         now.filter(|file| file.epoch == epoch)
     }
 
@@ -66,15 +66,15 @@ impl Files {
 
     /// Takes the lease of a file, unless it is held, and returns its epoch.
     pub async fn join(&self, inode: InodeId) -> Result<Epoch> {
-        let place = self.place(inode)?;
-        let _changing = place.changing.lock().await;
-        let known = place.now.lock().clone();
+        let entry = self.entry(inode)?;
+        let _changing = entry.changing.lock().await;
+        let known = entry.now.lock().clone();
         if let Some(file) = known {
             if file.is_held() {
                 return Ok(file.epoch);
             }
-            // The lease was lost in between. The old stay has to end before the new one has its place.
-            self.end(&place, &file);
+            // The lease was lost in between. The old stay has to end before the new one has its entry.
+            self.end(&entry, &file);
         }
         let (base, _) = self.client.open(&Credentials::root(), inode, Access::ReadWrite).await?;
         let epoch = match self.client.hold(base).await {
@@ -86,39 +86,39 @@ impl Files {
         };
         let file = SharedFile::new(self.client.clone(), inode, base, epoch, self.runtime.now())?;
         tracing::debug!(%inode, %epoch, "holds a file for several clients");
-        let before = place.now.lock().replace(Arc::new(file));
+        let before = entry.now.lock().replace(Arc::new(file));
         // I-3: two stays at a time would order the operations of one file apart from each other.
         assert!(before.is_none(), "{inode} has a stay already, under another epoch");
         Ok(epoch)
     }
 
-    fn place(&self, inode: InodeId) -> Result<Arc<Seat>> {
-        let mut places = self.places.lock();
+    fn entry(&self, inode: InodeId) -> Result<Arc<FileEntry>> {
+        let mut entries = self.entries.lock();
         if self.leaving.load(Ordering::SeqCst) {
             bail!(ShuttingDown, "this proxy is about to end, and takes no further file");
         }
-        if !places.contains_key(&inode) && places.len() >= self.files_max {
+        if !entries.contains_key(&inode) && entries.len() >= self.files_max {
             bail!(Overloaded, "the proxy holds {} files already", self.files_max);
         }
-        Ok(Arc::clone(places.entry(inode).or_default()))
+        Ok(Arc::clone(entries.entry(inode).or_default()))
     }
 
     /// Ends the stay of a file whose lease is gone.
     pub fn on_moved(&self, file: &Arc<SharedFile>) {
-        let place = self.places.lock().get(&file.inode).cloned();
-        if let Some(place) = place {
-            self.end(&place, file);
+        let entry = self.entries.lock().get(&file.inode).cloned();
+        if let Some(entry) = entry {
+            self.end(&entry, file);
         }
     }
 
     /// Ends a stay. Operations under way fail, as their handles are pinned to an epoch that is over.
-    fn end(&self, place: &Seat, file: &Arc<SharedFile>) {
-        let mut now = place.now.lock();
+    fn end(&self, entry: &FileEntry, file: &Arc<SharedFile>) {
+        let mut now = entry.now.lock();
         if now.as_ref().is_none_or(|now| now.epoch != file.epoch) {
             return;
         }
         let ended = if file.was_given_back() { Ended::Kept } else { Ended::Lost };
-        // Ordering: recorded before the file leaves its place. An operation that finds no file looks here for the end
+        // Ordering: recorded before the file leaves its entry. An operation that finds no file looks here for the end
         // of its stay.
         self.ended.lock().add(file, ended, self.runtime.now());
         if ended == Ended::Kept {
@@ -134,10 +134,10 @@ impl Files {
 
     /// Starts giving back quiet files, and forgets lost ones. It does not wait. The caller runs it periodically.
     pub fn tend(self: &Arc<Self>, quiet_time: Duration) {
-        let all: Vec<(InodeId, Arc<Seat>)> =
-            self.places.lock().iter().map(|(inode, place)| (*inode, Arc::clone(place))).collect();
-        for (inode, place) in all {
-            if !self.is_due(&place, quiet_time) {
+        let all: Vec<(InodeId, Arc<FileEntry>)> =
+            self.entries.lock().iter().map(|(inode, entry)| (*inode, Arc::clone(entry))).collect();
+        for (inode, entry) in all {
+            if !self.is_due(&entry, quiet_time) {
                 continue;
             }
             let Ok(turn) = Arc::clone(&self.returns).try_acquire_owned() else { continue };
@@ -145,22 +145,22 @@ impl Files {
             // A task of its own: a file that waits for a member delays no other file.
             self.runtime.spawn("tend a shared file", async move {
                 let _turn = turn;
-                own.tend_one(inode, &place, quiet_time).await;
+                own.tend_one(inode, &entry, quiet_time).await;
             });
         }
     }
 
     /// Ends old direct writes of a file. True if its stay may be over. It does not wait.
-    fn is_due(&self, place: &Seat, quiet_time: Duration) -> bool {
-        let file = place.now.lock().clone();
+    fn is_due(&self, entry: &FileEntry, quiet_time: Duration) -> bool {
+        let file = entry.now.lock().clone();
         if let Some(file) = &file {
             file.end_old_tickets(self.runtime.now());
         }
-        // A place that is being changed is left to the task that changes it.
-        place.changing.try_lock().is_ok() && file.is_none_or(|file| self.is_over(&file, quiet_time))
+        // An entry that is being changed is left to the task that changes it.
+        entry.changing.try_lock().is_ok() && file.is_none_or(|file| self.is_over(&file, quiet_time))
     }
 
-    /// Whether no session needs a file, or it is lost. The caller and the place have one reference each.
+    /// Whether no session needs a file, or it is lost. The caller and the entry have one reference each.
     fn is_over(&self, file: &Arc<SharedFile>, quiet_time: Duration) -> bool {
         if !file.is_held() {
             return true;
@@ -171,42 +171,42 @@ impl Files {
         Arc::strong_count(file) <= 2 && file.is_quiet(now, quiet_time)
     }
 
-    async fn tend_one(&self, inode: InodeId, place: &Arc<Seat>, quiet_time: Duration) {
-        let Ok(_changing) = place.changing.try_lock() else { return };
-        let file = place.now.lock().clone();
+    async fn tend_one(&self, inode: InodeId, entry: &Arc<FileEntry>, quiet_time: Duration) {
+        let Ok(_changing) = entry.changing.try_lock() else { return };
+        let file = entry.now.lock().clone();
         if let Some(file) = file {
             if !self.is_over(&file, quiet_time) {
                 return;
             }
-            if let Err(error) = self.give_back(place, &file).await {
+            if let Err(error) = self.give_back(entry, &file).await {
                 tracing::debug!(%inode, %error, "giving a quiet file back");
             }
             if file.is_held() {
                 return;
             }
         }
-        let mut places = self.places.lock();
+        let mut entries = self.entries.lock();
         // Only the table and this task have it.
-        if place.now.lock().is_none() && Arc::strong_count(place) == 2 {
-            places.remove(&inode);
+        if entry.now.lock().is_none() && Arc::strong_count(entry) == 2 {
+            entries.remove(&inode);
         }
     }
 
     /// Takes no further file, and gives back each file that is held. It interrupts no operation.
     pub async fn leave(self: &Arc<Self>) {
-        let places: Vec<(InodeId, Arc<Seat>)> = {
-            // Ordering: under the lock under which places are made. A file that is being taken has its place by then.
-            let places = self.places.lock();
+        let entries: Vec<(InodeId, Arc<FileEntry>)> = {
+            // Ordering: under the lock under which entries are made. A file that is being taken has its entry by then.
+            let entries = self.entries.lock();
             self.leaving.store(true, Ordering::SeqCst);
-            places.iter().map(|(inode, place)| (*inode, Arc::clone(place))).collect()
+            entries.iter().map(|(inode, entry)| (*inode, Arc::clone(entry))).collect()
         };
-        let mut returning = Vec::with_capacity(places.len());
-        for (inode, place) in places {
+        let mut returning = Vec::with_capacity(entries.len());
+        for (inode, entry) in entries {
             let own = Arc::clone(self);
             // A task for each: a file that waits for a member delays no other file.
             returning.push(self.runtime.spawn("give a shared file back for good", async move {
                 let _turn = own.returns.acquire().await;
-                own.leave_one(inode, &place).await;
+                own.leave_one(inode, &entry).await;
             }));
         }
         for task in returning {
@@ -216,30 +216,30 @@ impl Files {
         }
     }
 
-    async fn leave_one(&self, inode: InodeId, place: &Seat) {
-        let _changing = place.changing.lock().await;
-        let Some(file) = place.now.lock().clone() else { return };
-        if let Err(error) = self.give_back(place, &file).await {
+    async fn leave_one(&self, inode: InodeId, entry: &FileEntry) {
+        let _changing = entry.changing.lock().await;
+        let Some(file) = entry.now.lock().clone() else { return };
+        if let Err(error) = self.give_back(entry, &file).await {
             tracing::warn!(%inode, %error, "giving a shared file back for good");
         }
     }
 
     /// Gives the lease back, unless it is lost, and ends the stay if it is over. The caller has `changing`.
-    async fn give_back(&self, place: &Seat, file: &Arc<SharedFile>) -> Result<()> {
+    async fn give_back(&self, entry: &FileEntry, file: &Arc<SharedFile>) -> Result<()> {
         let given_back = if file.is_held() { self.client.give_back(file.inode).await } else { Ok(()) };
         if !file.is_held() {
-            self.end(place, file);
+            self.end(entry, file);
         }
         given_back
     }
 
     /// Ends all stays, after the leases were given back.
     pub fn end_all(&self) {
-        let places: Vec<Arc<Seat>> = self.places.lock().values().cloned().collect();
-        for place in places {
-            let file = place.now.lock().clone();
+        let entries: Vec<Arc<FileEntry>> = self.entries.lock().values().cloned().collect();
+        for entry in entries {
+            let file = entry.now.lock().clone();
             if let Some(file) = file {
-                self.end(&place, &file);
+                self.end(&entry, &file);
             }
         }
     }

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use crate::requests::RequestName;
+use crate::results::Entered;
 
 /// Most calls of one session at a time. A client fetches ahead and writes ahead by far less.
 const SESSION_MAX: usize = 256;
@@ -86,15 +87,6 @@ impl Hold {
     }
 }
 
-/// The hold of a call, and whether it is new.
-#[derive(Debug)]
-pub enum Entered {
-    /// The call is to be carried out.
-    New(Arc<Hold>),
-    /// The call was held before.
-    Known(Arc<Hold>),
-}
-
 /// All calls that are held.
 #[derive(Debug, Default)]
 pub struct Holds(BTreeMap<RequestName, Arc<Hold>>);
@@ -110,7 +102,7 @@ impl Holds {
     /// Holds a call, unless it is held.
     ///
     /// Errors: `Overloaded` if the session has too many.
-    pub fn enter(&mut self, name: RequestName, until: Moment, room: OwnedSemaphorePermit) -> Result<Entered> {
+    pub fn enter(&mut self, name: RequestName, until: Moment, room: OwnedSemaphorePermit) -> Result<Entered<Hold>> {
         if let Some(hold) = self.find(name, until) {
             return Ok(Entered::Known(hold));
         }

@@ -17,8 +17,9 @@ use ebb_wire::pb::relay_call::Call;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::holds::{Entered, Hold, Holds, Kept};
+use crate::holds::{Hold, Holds, Kept};
 use crate::requests::RequestName;
+use crate::results::Entered;
 use crate::sessions::Sessions;
 
 /// Longest time that a call is held, whatever patience its caller has: twice the longest usual interval, and some.

@@ -57,13 +57,13 @@ impl Slot {
     }
 }
 
-/// State of a request.
+/// The entry of a request in a table, and whether it is new.
 #[derive(Debug)]
-pub enum Entered {
-    /// New. The caller executes it, and fills the slot.
-    New(Arc<Slot>),
-    /// Under way or done.
-    Known(Arc<Slot>),
+pub enum Entered<T> {
+    /// New. The caller carries the request out, and fills the entry.
+    New(Arc<T>),
+    /// The request is under way or done.
+    Known(Arc<T>),
 }
 
 /// The answers to all sessions.
@@ -99,7 +99,7 @@ impl Results {
         acknowledged: RequestId,
         inode: InodeId,
         now: Moment,
-    ) -> Result<Entered> {
+    ) -> Result<Entered<Slot>> {
         let RequestName { session, request } = name;
         if !self.sessions.contains_key(&session) && self.sessions.len() >= SESSIONS_MAX {
             bail!(Overloaded, "the proxy serves {SESSIONS_MAX} sessions already");
@@ -164,7 +164,7 @@ mod tests {
     const ONE: SessionId = SessionId::new(1);
     const FILE: InodeId = InodeId::new(7);
 
-    fn enter(results: &mut Results, request: u64, acknowledged: u64) -> Result<Entered> {
+    fn enter(results: &mut Results, request: u64, acknowledged: u64) -> Result<Entered<Slot>> {
         results.enter(RequestName::new(ONE, request), RequestId::new(acknowledged), FILE, Moment::default())
     }
 

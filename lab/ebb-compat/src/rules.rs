@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use prost_types::{DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorSet};
 
 /// Messages and calls that have another name since the previous release: before, now.
-const RENAMED: &[(&str, &str)] = &[
+pub(crate) const RENAMED: &[(&str, &str)] = &[
     ("NodeDrain", "NodeDebt"),
     ("ShareClose", "ShortCircuitClose"),
     ("ShareHello", "ShortCircuitHello"),
@@ -26,7 +26,7 @@ const RENAMED: &[(&str, &str)] = &[
 ];
 
 /// Fields that have another name since the previous release: message as it is called now, field before, field now.
-const RENAMED_FIELDS: &[(&str, &str, &str)] = &[
+pub(crate) const RENAMED_FIELDS: &[(&str, &str, &str)] = &[
     ("HandoffStatus", "drains", "debts"),
     ("PutStaged", "chain", "pipeline"),
     ("SyncReplicas", "chain", "pipeline"),

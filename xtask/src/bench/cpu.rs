@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::place::Target;
+use super::place::Place;
 
 /// Ticks of proc_pid_stat(5) in a second (`USER_HZ`, 100 on Linux everywhere).
 const TICKS: f64 = 100.0;
@@ -11,7 +11,7 @@ const TICKS: f64 = 100.0;
 pub type Cpu = BTreeMap<String, f64>;
 
 /// Processor time of a place's processes since their start.
-pub fn used(place: &Target) -> Cpu {
+pub fn used(place: &Place) -> Cpu {
     let mut sum = Cpu::new();
     for daemon in place.daemons() {
         *sum.entry(daemon.role).or_default() += of(daemon.pid);
@@ -20,7 +20,7 @@ pub fn used(place: &Target) -> Cpu {
 }
 
 /// Processor time since `before`, for each of `count` units.
-pub fn since(place: &Target, before: &Cpu, count: f64) -> Cpu {
+pub fn since(place: &Place, before: &Cpu, count: f64) -> Cpu {
     let each = |(role, now): (String, f64)| {
         // A process that was restarted in the meantime has a lower count, and all of it is new.
         let earlier = before.get(&role).copied().filter(|earlier| *earlier <= now).unwrap_or(0.0);

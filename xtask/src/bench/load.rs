@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::cpu::{self, Cpu};
 use super::figure::Part;
 use super::files::{self, Files};
-use super::place::Target;
+use super::place::Place;
 use super::random::{Act, Random};
 use super::{random, stream};
 
@@ -46,7 +46,7 @@ pub struct Sample {
 
 /// Runs a part on a place; the samples are in the order of the part's figures. A figure that the place does not have is
 /// `None`, or missing at the end.
-pub fn run(part: Part, place: &mut Target, size: Size) -> Result<Vec<Option<Sample>>> {
+pub fn run(part: Part, place: &mut Place, size: Size) -> Result<Vec<Option<Sample>>> {
     let samples = match part {
         Part::Large => large(place, size),
         Part::Small => small(place, size.small),
@@ -59,18 +59,18 @@ pub fn run(part: Part, place: &mut Target, size: Size) -> Result<Vec<Option<Samp
 }
 
 /// Runs `work`, which returns a value and its number of units.
-fn sample(place: &Target, work: impl FnOnce() -> Result<(f64, f64)>) -> Result<Option<Sample>> {
+fn sample(place: &Place, work: impl FnOnce() -> Result<(f64, f64)>) -> Result<Option<Sample>> {
     let before = cpu::used(place);
     let (value, count) = work()?;
     Ok(Some(Sample { value, cpu: cpu::since(place, &before, count.max(1e-9)) }))
 }
 
-fn large(place: &mut Target, size: Size) -> Result<Vec<Option<Sample>>> {
+fn large(place: &mut Place, size: Size) -> Result<Vec<Option<Sample>>> {
     let path = place.root().join("large");
     let gib = size.stream as f64 / f64::from(1 << 30);
     let whole = |value: f64| (value, gib);
     let mut samples = vec![sample(place, || stream::write_synced(&path, size.stream).map(whole))?];
-    if matches!(place, Target::Bare(_)) {
+    if matches!(place, Place::Bare(_)) {
         std::fs::remove_file(path)?;
         return Ok(samples);
     }
@@ -94,7 +94,7 @@ fn large(place: &mut Target, size: Size) -> Result<Vec<Option<Sample>>> {
     Ok(samples)
 }
 
-fn small(place: &mut Target, count: u64) -> Result<Vec<Option<Sample>>> {
+fn small(place: &mut Place, count: u64) -> Result<Vec<Option<Sample>>> {
     let mut samples = Vec::new();
     let each = |files: &Files, act| files.run(act).map(|rate| (rate, count as f64));
     for threads in [1, 8] {
@@ -111,7 +111,7 @@ fn small(place: &mut Target, count: u64) -> Result<Vec<Option<Sample>>> {
     Ok(samples)
 }
 
-fn empty(place: &mut Target, count: u64) -> Result<Vec<Option<Sample>>> {
+fn empty(place: &mut Place, count: u64) -> Result<Vec<Option<Sample>>> {
     let mut samples = Vec::new();
     let each = |rate: f64| (rate, count as f64);
     for threads in [1, 8] {
@@ -128,13 +128,13 @@ fn empty(place: &mut Target, count: u64) -> Result<Vec<Option<Sample>>> {
     Ok(samples)
 }
 
-fn start(place: &Target) -> Result<Vec<Option<Sample>>> {
-    let Target::Cluster(cluster) = place else { return Ok(vec![None]) };
+fn start(place: &Place) -> Result<Vec<Option<Sample>>> {
+    let Place::Cluster(cluster) = place else { return Ok(vec![None]) };
     Ok(vec![Some(Sample { value: cluster.cold_start()?, cpu: Cpu::new() })])
 }
 
-fn memory(place: &Target, count: u64) -> Result<Vec<Option<Sample>>> {
-    if !matches!(place, Target::Cluster(_)) {
+fn memory(place: &Place, count: u64) -> Result<Vec<Option<Sample>>> {
+    if !matches!(place, Place::Cluster(_)) {
         return Ok(vec![None]);
     }
     let files = Files::new(place.root(), count, 8, 0)?;

@@ -33,7 +33,7 @@ impl Kind {
 }
 
 /// A place for load.
-pub enum Target {
+pub enum Place {
     /// A directory of the file system that the build is on.
     Disk(PathBuf),
     /// A mount with requests through the kernel, and no work for them.
@@ -50,7 +50,7 @@ pub struct Daemon {
     pub pid: u32,
 }
 
-impl Target {
+impl Place {
     /// Its kind.
     pub fn kind(&self) -> Kind {
         match self {

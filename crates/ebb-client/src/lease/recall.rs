@@ -31,8 +31,8 @@ const FLUSH_PAUSE: Duration = Duration::from_millis(500);
 pub(crate) const HELD_MAX: usize = 50_000;
 /// Files flushed at a time before everything is given back.
 const FLUSHES_MAX: usize = 32;
-/// Bytes that may stay reserved for files that nobody here has open. Others cannot use them, but whoever gives a lease
-/// back must ask again before it reads or writes the file.
+/// Bytes that may stay reserved for closed files. Other clients cannot use them. But after a lease went back, this
+/// client must ask again before it reads or writes the file.
 const IDLE_ROOM_MAX: u64 = 1 << 30;
 
 impl Shared {
@@ -200,7 +200,7 @@ impl Shared {
         }
     }
 
-    /// The same for a master process that has forgotten what it reserved.
+    /// The same for a new master process, which does not know the reservations of an earlier one.
     pub fn reclaimed(&self, inode: &Inode) -> pb::Held {
         let mut held = self.held(inode);
         if held.mode() == pb::LeaseMode::LeaseWrite {
@@ -240,8 +240,8 @@ impl Shared {
         }
     }
 
-    /// Gives the leases back that were not used for longest, if there are too many, or if too much room is reserved to
-    /// files that nobody here has open.
+    /// Gives back the least recently used leases of closed files, if there are too many leases, or if too much room is
+    /// reserved for such files.
     pub async fn trim_leases(self: &Arc<Self>) {
         // Only what needs no flushing: commits wait for this.
         for batch in self.files_with_room_beyond(IDLE_ROOM_MAX).chunks(RELEASE_BATCH) {
@@ -264,14 +264,14 @@ impl Shared {
         self.sweep(|_| true);
     }
 
-    /// Gives back all room that is reserved for files that this client has not open, and their leases with it. Callers take
-    /// turns, so that who comes second finds what the first gave back.
+    /// Gives back all room that is reserved for closed files, and their leases with it. Callers take turns, so that a
+    /// second caller finds the room that the first one gave back.
     pub async fn return_room(self: &Arc<Self>) {
         let _turn = self.returning_room.lock().await;
         self.release_files(&self.files_with_room_beyond(0)).await;
     }
 
-    /// Files that nobody here has open, but the ones used last that have `most` bytes of unused room together.
+    /// Closed files with unused room, without the ones used last that have `most` bytes of it together.
     fn files_with_room_beyond(&self, most: u64) -> Vec<Arc<Inode>> {
         let rooms = self.inodes().into_iter().filter_map(|inode| {
             let room = idle_room(&inode);
@@ -324,7 +324,7 @@ pub(crate) fn lost(inode: u64, epoch: u64) -> pb::Held {
     pb::Held { inode, epoch, ..Default::default() }
 }
 
-/// Bytes that are reserved for a file for writes to come, if nobody here has it open.
+/// Bytes that are reserved for further writes to a file, if it is closed here.
 fn idle_room(inode: &Inode) -> u64 {
     let core = inode.core.lock();
     if core.open_count > 0 || core.hold.lease() != Lease::Write {

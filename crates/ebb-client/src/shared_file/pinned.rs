@@ -66,10 +66,13 @@ impl Client {
         self.shared().finish(&inode).await
     }
 
-    /// Returns when every member has received everything that was written to the file before.
+    /// Returns when every member has received everything that was written to the file before, through a pinned handle.
+    ///
+    /// Errors: `Io` if the lease that the handle is pinned to was lost before that; `Invalid` if it is not pinned.
     pub async fn pass_on(&self, handle: Handle) -> Result<()> {
         let file = self.shared().handles.get(handle)?;
-        self.shared().pass_on(&file.inode, file.pinned).await
+        let epoch = file.pinned.ok_or_else(|| err!(Invalid, "{} is not open under one epoch", file.inode.id))?;
+        self.shared().pass_on(&file.inode, epoch).await
     }
 
     /// Sets attributes through a pinned handle.
@@ -95,10 +98,10 @@ impl Shared {
         self.handles.insert(OpenFile::new(file.inode.clone(), file.access, file.privileged, told, Some(epoch)))
     }
 
-    /// Returns when every member of every set has received what was written before. Weaker than a flush: nothing needs to
-    /// be on a disk yet.
-    async fn pass_on(self: &Arc<Self>, inode: &Arc<Inode>, pinned: Option<Epoch>) -> Result<()> {
-        let Some((epoch, goal)) = stage_all(inode, pinned)? else { return Ok(()) };
+    /// Returns when every member of every set has received the writes before this. Weaker than a flush: nothing needs
+    /// to be on a disk yet.
+    async fn pass_on(self: &Arc<Self>, inode: &Arc<Inode>, epoch: Epoch) -> Result<()> {
+        let goal = stage_all(inode, epoch)?;
         for (index, _, _) in &goal {
             drive(self, inode, *index);
         }
@@ -114,32 +117,36 @@ impl Shared {
     }
 }
 
-/// What is to be received: (index, serial of its channel, version), and the epoch that it is of.
+/// Versions that the members have to receive: index of the metablock, serial of its channel, version.
 type Goal = Vec<(u64, u64, Version)>;
 
-/// Stages everything that was written. `None`: the lease that the handle is pinned to has gone back meanwhile, with
-/// everything synced. The write that is waited for passed the gate before that.
-fn stage_all(inode: &Inode, pinned: Option<Epoch>) -> Result<Option<(Epoch, Goal)>> {
-    let mut core = inode.core.lock();
-    if pinned.is_some_and(|epoch| core.hold.was_given_back(epoch)) {
-        return Ok(None);
+/// Whether the write lease of this epoch is still held. False: it went back with everything synced. Fails if it was
+/// lost. A write passed the gate under it, so a later lease says nothing of that write.
+fn is_still_held(inode: &Inode, core: &Core, epoch: Epoch) -> Result<bool> {
+    if core.hold.was_given_back(epoch) {
+        return Ok(false);
     }
-    if core.hold.lease() != Lease::Write {
-        return Err(err!(Io, "{}: the write lease was lost", inode.id));
+    if !core.hold.is_write_of(epoch) {
+        return Err(err!(Io, "{}: the write lease was lost before every member had received a write", inode.id));
+    }
+    Ok(true)
+}
+
+/// Stages everything that was written under the lease. Nothing is left to receive if it went back.
+fn stage_all(inode: &Inode, epoch: Epoch) -> Result<Goal> {
+    let mut core = inode.core.lock();
+    if !is_still_held(inode, &core, epoch)? {
+        return Ok(Goal::new());
     }
     core.stage(0, u64::MAX);
     let unreceived = core.channels.iter().filter(|(_, channel)| channel.received() < channel.last);
-    let goal = unreceived.map(|(index, channel)| (*index, channel.serial, channel.last)).collect();
-    Ok(Some((core.hold.epoch(), goal)))
+    Ok(unreceived.map(|(index, channel)| (*index, channel.serial, channel.last)).collect())
 }
 
 fn is_passed_on(inode: &Inode, epoch: Epoch, goal: &Goal) -> Result<bool> {
     let core = inode.core.lock();
-    if core.hold.was_given_back(epoch) {
+    if !is_still_held(inode, &core, epoch)? {
         return Ok(true);
-    }
-    if !core.hold.is_write_of(epoch) {
-        return Err(err!(Io, "{}: the write lease was lost before every member had received a write", inode.id));
     }
     for (index, serial, version) in goal {
         // A channel that is gone was cut off by a truncate.
@@ -157,21 +164,27 @@ fn is_passed_on(inode: &Inode, epoch: Epoch, goal: &Goal) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use ebb_types::ErrorKind;
+
     use super::*;
 
-    /// Goal: a write that passed the gate before its lease went back is answered, and not failed. Method: the lease goes
-    /// back between the write and the wait for the members; afterwards, one that is lost.
+    /// Goal: a write that passed the gate before its lease went back is answered. One whose lease was lost fails, even
+    /// under a later lease. Method: the lease ends in each way between the write and the wait for the members.
     #[test]
-    fn a_write_before_a_give_back_is_passed_on_with_it() {
+    fn a_write_is_judged_by_the_lease_that_it_was_made_under() {
         let inode = Inode::new(InodeId::new(7));
-        let [first, second] = [5, 6].map(Epoch::new);
-        inode.core.lock().hold.grant(Lease::Write, first, 1);
-        assert!(stage_all(&inode, Some(first)).unwrap().is_some());
+        let [first, second, third] = [5, 6, 7].map(Epoch::new);
+        let hold = |epoch| inode.core.lock().hold.grant(Lease::Write, epoch, 1);
+        let is_done = |epoch| is_passed_on(&inode, epoch, &stage_all(&inode, epoch)?);
+        hold(first);
+        assert!(is_still_held(&inode, &inode.core.lock(), first).unwrap());
         inode.core.lock().hold.give_back();
-        assert!(stage_all(&inode, Some(first)).unwrap().is_none(), "it went back with everything synced");
-        inode.core.lock().hold.grant(Lease::Write, second, 1);
-        assert!(stage_all(&inode, Some(first)).unwrap().is_none(), "the next lease says nothing of it");
+        assert!(is_done(first).unwrap(), "it went back with everything synced");
+        hold(second);
+        assert!(is_done(first).unwrap(), "the next lease says nothing of it");
         inode.core.lock().hold.lose();
-        assert_eq!(stage_all(&inode, Some(second)).unwrap_err().kind(), ebb_types::ErrorKind::Io);
+        assert_eq!(is_done(second).unwrap_err().kind(), ErrorKind::Io);
+        hold(third);
+        assert_eq!(is_done(second).unwrap_err().kind(), ErrorKind::Io, "the next lease does not have the lost write");
     }
 }

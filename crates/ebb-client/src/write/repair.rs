@@ -364,7 +364,7 @@ fn waits_to_go_on(target: &Target, scene: &Scene) -> bool {
     shared.runtime.has_bug(SeededBug::WaitsToGoOn) && !scene.failures.is_empty() && span < shared.session.deadline()
 }
 
-/// Knowledge of this client about the failed members.
+/// The failed members, as this client knows them.
 fn failed_members(target: &Target, scene: &Scene) -> Vec<pb::FailedMember> {
     let (nodes, now) = (&target.shared.nodes, target.shared.runtime.now());
     let for_ms = u64::try_from(now.since(scene.since).as_millis()).unwrap_or(u64::MAX);

@@ -16,7 +16,7 @@ use crate::copies::Reason;
 use crate::copies::transfer::{Pull, pull};
 use crate::handoff;
 use crate::shared::Shared;
-use crate::work::{Attempt, CopyInProgress, ReplicaKey};
+use crate::work::{Attempt, CopyInProgress, ReplicaKey, replica_key};
 
 /// Maximum number of replicas in one call.
 const NAMES_MAX: usize = 2000;
@@ -127,7 +127,7 @@ async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<Ended> {
         let answers = record
             .members
             .iter()
-            .map(|member| Answer { member: *member, held: answers.get(&key(&record, member)).copied() });
+            .map(|member| Answer { member: *member, held: answers.get(&replica_key(&record, member)).copied() });
         let case = Case { answers: answers.collect(), trim, record: record.clone() };
         let step = plan(&case);
         tracing::trace!(%inode, %epoch, ?case, ?step, "answers of the members");
@@ -180,10 +180,6 @@ fn needed(shared: &Shared, inode: InodeId) -> Option<Epoch> {
     let (abandoned, ahead) = (soft.work.abandoned.contains(&inode), soft.work.ahead.contains(&inode));
     let orphaned = holder.is_some_and(|holder| abandoned || !soft.sessions.contains(holder));
     (attr.size_unknown || orphaned || ahead).then(|| Epoch::new(attr.epoch))
-}
-
-fn key(record: &pb::Metablock, member: &pb::Member) -> ReplicaKey {
-    (record.metablock_id(), member.volume_id())
 }
 
 /// Makes all members promise to refuse lower epochs, and asks for their versions. A member without a good answer has no

@@ -17,7 +17,7 @@ const TIGHT_PART: u64 = 20;
 pub struct Space {
     /// Total, in bytes.
     pub capacity_bytes: u64,
-    /// Neither used nor reserved to writers, in bytes.
+    /// Neither used nor reserved for writers, in bytes.
     pub free_bytes: u64,
     /// Used by replicas, in bytes.
     pub used_bytes: u64,
