@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use ebb_block::{BlockOptions, BlockServer};
-use ebb_client::{Access, Client, ClientOptions, NewFile};
+use ebb_client::{Access, Client, ClientOptions, Created, NewFile};
 use ebb_master::{Master, Options};
 use ebb_rpc::{Connector, Counters, Identity, Secret};
 use ebb_runtime::Runtime;
@@ -32,8 +32,8 @@ fn cpu_seconds() -> f64 {
 }
 
 /// Reads a file in pieces, from its start or jumping about; returns seconds and processor seconds.
-async fn read_all(client: &Client, inode: u64, mebibytes: u64, piece: u64, jumping: bool) -> Result<(f64, f64)> {
-    let (reader, _) = client.open(&Credentials::root(), InodeId::new(inode), Access::Read).await?;
+async fn read_all(client: &Client, inode: InodeId, mebibytes: u64, piece: u64, jumping: bool) -> Result<(f64, f64)> {
+    let (reader, _) = client.open(&Credentials::root(), inode, Access::Read).await?;
     let (begun, cpu) = (Instant::now(), cpu_seconds());
     let pieces = (mebibytes << 20) / piece;
     for number in 0..pieces {
@@ -61,7 +61,8 @@ async fn measure(mebibytes: u64, files: u64) -> Result<()> {
     runtime.sleep(std::time::Duration::from_secs(2)).await;
     let root = Credentials::root();
     let one = client(&runtime, master.address(), "client").await?;
-    let (handle, attr, _) = one.create(&root, NewFile::exclusive(InodeId::ROOT, b"big", Access::ReadWrite)).await?;
+    let Created { handle, attr, .. } =
+        one.create(&root, NewFile::exclusive(InodeId::ROOT, b"big", Access::ReadWrite)).await?;
     let block: Bytes =
         (0..1u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect::<Vec<_>>().into();
     let (begun, cpu) = (Instant::now(), cpu_seconds());
@@ -102,7 +103,7 @@ async fn measure(mebibytes: u64, files: u64) -> Result<()> {
                     for number in 0..files / streams {
                         let name = format!("{streams}-{stream}-{number}");
                         let made = one.create(&root, NewFile::exclusive(InodeId::ROOT, name.as_bytes(), Access::Write));
-                        let (handle, _, _) = made.await?;
+                        let Created { handle, .. } = made.await?;
                         one.write(handle, 0, Bytes::from(vec![7; 4000])).await?;
                         one.close(handle).await;
                     }

@@ -135,7 +135,7 @@ impl Client {
         if op.is_query() {
             self.shared.session.meta(credentials, op).await
         } else {
-            self.shared.change(credentials, op).await
+            self.shared.change(credentials, op).await.map(|answer| answer.rest)
         }
     }
 }

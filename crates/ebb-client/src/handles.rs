@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ebb_types::{Credentials, Epoch, ErrorKind, HostName, InodeId, Result, err};
+use ebb_types::{Attr, Credentials, Epoch, ErrorKind, HostName, InodeId, Result, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Create, Op};
 use parking_lot::Mutex;
@@ -12,11 +12,12 @@ use crate::inode::{Inode, Registered};
 use crate::lease::change::Granted;
 use crate::lease::hold::Lease;
 use crate::lease::{Opening, Taken};
+use crate::names::answer::Answer;
 use crate::names::kept::Changed;
 use crate::names::known::Asking;
 use crate::read::prefetch::ReadAhead;
 use crate::shared::Shared;
-use crate::types::{Access, Handle};
+use crate::types::{Access, Created, Handle};
 
 /// How often a found file may be gone before it is opened. Then the open fails.
 const REPLACED_MAX: usize = 8;
@@ -94,7 +95,7 @@ impl Shared {
         credentials: &Credentials,
         id: InodeId,
         access: Access,
-    ) -> Result<(Handle, pb::Attr)> {
+    ) -> Result<(Handle, Attr)> {
         self.check_open()?;
         self.wait_forgotten(id).await;
         let inode = self.inode(id);
@@ -117,9 +118,9 @@ impl Shared {
             // The master's record lags behind the proxy: a size of 0 would keep O_TRUNC from cutting.
             Taken::Proxy(_) => Some(self.get_attr(&Credentials::root(), id).await?),
         };
+        let opened = self.handle(&inode, credentials, access, fresh)?;
         counted.done = true;
-        let (handle, attr) = self.handle(&inode, credentials, access);
-        Ok((handle, fresh.unwrap_or(attr)))
+        Ok(opened)
     }
 
     /// Whether the master need not be asked: it counts this client as having the file open, attributes are believed,
@@ -134,23 +135,31 @@ impl Shared {
         allowed && self.is_believed(&core, Lease::Read)
     }
 
-    fn handle(&self, inode: &Arc<Inode>, credentials: &Credentials, access: Access) -> (Handle, pb::Attr) {
+    /// A handle of a file, and the file's attributes: `fresh`, or those that came with the lease.
+    fn handle(
+        &self,
+        inode: &Arc<Inode>,
+        credentials: &Credentials,
+        access: Access,
+        fresh: Option<Attr>,
+    ) -> Result<(Handle, Attr)> {
         let core = inode.core.lock();
-        let attr = core.overlay(core.attr.unwrap_or_default());
+        let held = core.attr.map(|attr| core.overlay(attr));
+        let attr = fresh.or(held).ok_or_else(|| err!(Internal, "{} was opened without attributes", inode.id))?;
         let told = core.sticky.sample();
         drop(core);
         let file = OpenFile::new(inode.clone(), access, credentials.is_root(), told, None);
-        (self.handles.insert(file), attr)
+        Ok((self.handles.insert(file), attr))
     }
 
-    /// Opens or makes a file; true: it was made.
+    /// Opens or makes a file.
     pub async fn create(
         self: &Arc<Self>,
         credentials: &Credentials,
         create: Create,
         access: Access,
         hosts: Vec<HostName>,
-    ) -> Result<(Handle, pb::Attr, bool)> {
+    ) -> Result<Created> {
         for _ in 1..REPLACED_MAX {
             match self.try_create(credentials, create.clone(), access, hosts.clone()).await {
                 // The file existed, and was replaced before it was opened. The file there now is as good.
@@ -169,14 +178,13 @@ impl Shared {
         create: Create,
         access: Access,
         hosts: Vec<HostName>,
-    ) -> Result<(Handle, pb::Attr, bool)> {
+    ) -> Result<Created> {
         self.check_open()?;
         self.session.ensure_trusted().await?;
         let session = self.session.name();
         let no_grant = !access.writes() || !hosts.is_empty();
         let op = Create { no_grant, ..create.clone() };
-        let take =
-            |asking: &Asking<'_>, reply: &pb::MetaReply| self.take_made(asking, reply, &hosts, session.generation);
+        let take = |asking: &Asking<'_>, answer: &Answer| self.take_made(asking, answer, &hosts, session.generation);
         let made = match self.change_with(credentials, Op::Create(op), take).await {
             // A name costs no space. The first write will fail if there is none.
             Err(error) if error.kind() == ErrorKind::NoSpace && !no_grant => {
@@ -184,29 +192,27 @@ impl Shared {
             }
             made => made,
         };
-        let Changed { reply, then: made, .. } = made?;
-        let attr = reply.attr.ok_or_else(|| err!(Protocol, "a created file came without attributes"))?;
-        let id = InodeId::new(attr.inode);
-        if !reply.created {
-            let (handle, attr) = self.open(credentials, id, access).await?;
-            return Ok((handle, attr, false));
+        let Changed { answer, then: made, .. } = made?;
+        if !answer.rest.created {
+            let (handle, attr) = self.open(credentials, answer.attr()?.inode, access).await?;
+            return Ok(Created { handle, attr, existed: true });
         }
         let Some(inode) = made? else { return Err(err!(Protocol, "a file was made, and its lease was not told")) };
-        let (handle, attr) = self.handle(&inode, credentials, access);
-        Ok((handle, attr, true))
+        let (handle, attr) = self.handle(&inode, credentials, access, None)?;
+        Ok(Created { handle, attr, existed: false })
     }
 
     /// Notes a file that this client has just made, open once, with the lease that came with it.
     fn take_made(
         &self,
         asking: &Asking<'_>,
-        reply: &pb::MetaReply,
+        answer: &Answer,
         hosts: &[HostName],
         generation: u64,
     ) -> Result<Option<Arc<Inode>>> {
-        let Some(attr) = reply.attr.filter(|_| reply.created) else { return Ok(None) };
-        let id = InodeId::new(attr.inode);
-        attr.geometry().check().map_err(|why| err!(Protocol, "{id} has a bad geometry: {why}"))?;
+        let Some(attr) = answer.attr.filter(|_| answer.rest.created) else { return Ok(None) };
+        let id = attr.inode;
+        attr.storage.geometry.check().map_err(|why| err!(Protocol, "{id} has a bad geometry: {why}"))?;
         let inode = self.inode(id);
         let mut core = inode.core.lock();
         core.open_count += 1;
@@ -214,9 +220,9 @@ impl Shared {
         core.affinity = hosts.iter().map(|host| host.as_str().to_owned()).collect();
         // A recall may have come first. Then the lease is gone already, and is taken again when it is needed.
         let is_ours = core.hold.lease() == Lease::None && asking.is_undisturbed(id);
-        if reply.lease() == pb::LeaseMode::LeaseWrite && is_ours {
-            let kept = reply.leased.contains(&attr.inode);
-            let granted = Granted { attr, metablocks: reply.metablocks.clone(), kept };
+        if answer.rest.lease() == pb::LeaseMode::LeaseWrite && is_ours {
+            let kept = answer.is_leased(id);
+            let granted = Granted { attr, metablocks: answer.rest.metablocks.clone(), kept };
             core.install(&self.cache, Lease::Write, generation, granted);
         }
         drop(core);
@@ -233,7 +239,7 @@ impl Shared {
     fn uncount(&self, inode: &Inode) {
         let mut core = inode.core.lock();
         core.open_count -= 1;
-        let last_name_gone = core.attr.as_ref().is_none_or(|attr| attr.nlink == 0) || core.attr_stale;
+        let last_name_gone = core.attr.as_ref().is_none_or(|attr| attr.links == 0) || core.attr_stale;
         if core.open_count == 0 && core.registered.may_be() && last_name_gone {
             drop(core);
             self.return_closed(inode.id);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use ebb_types::{Geometry, InodeId, Result, Version};
+use ebb_types::{Attr, Geometry, InodeId, Result, Version, WallTime};
 use ebb_wire::pb;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -119,8 +119,24 @@ impl Fetch {
 pub(crate) struct Durable {
     /// All bytes below are synced.
     pub size: u64,
-    /// Of the last write below it; 0: unchanged.
-    pub mtime_ns: i64,
+    /// Of the last write below it. `None`: unchanged.
+    pub mtime: Option<WallTime>,
+}
+
+/// Changes under a write lease that the master has not recorded, besides the versions of metablocks. They end with the
+/// lease, whether it goes back or is lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unrecorded {
+    /// There is something to commit.
+    pub any: bool,
+    /// The modification time: data was written since the last commit of a time, or since the time was set by hand.
+    pub mtime: bool,
+    /// Size and time that a commit may report.
+    pub durable: Option<Durable>,
+    /// A trim that is on all members.
+    pub trim: bool,
+    /// The loss of set-user-id and set-group-id: a writer without the privilege to keep them wrote data.
+    pub privileges: bool,
 }
 
 /// Whether the master counts this session among those that have a file open, as far as the session can know.
@@ -151,7 +167,7 @@ impl Registered {
 #[derive(Debug, Default)]
 pub(crate) struct Core {
     /// Attributes, as the master sent them last.
-    pub attr: Option<pb::Attr>,
+    pub attr: Option<Attr>,
     /// Names or attributes were changed elsewhere since.
     pub attr_stale: bool,
     /// A lease, a part in a shared file, or nothing.
@@ -159,9 +175,7 @@ pub(crate) struct Core {
     /// Length, including writes that are not committed.
     pub size: u64,
     /// Modification time, including writes that are not committed.
-    pub mtime_ns: i64,
-    /// Written since the last commit of a time, or since it was set by hand.
-    pub mtime_dirty: bool,
+    pub mtime: WallTime,
     /// Records by index: all that the master has.
     pub map: BTreeMap<u64, pb::Metablock>,
     /// Metablocks written under this lease, by index.
@@ -177,14 +191,8 @@ pub(crate) struct Core {
     /// Whether the master counts this session among those that have it open. It is independent of `open_count`: the
     /// master hears of the last handle's end later, or not at all.
     pub registered: Registered,
-    /// There is something to commit.
-    pub uncommitted: bool,
-    /// Size and time that a commit may report.
-    pub durable: Option<Durable>,
-    /// A pending trim is on all members, and the master does not know yet.
-    pub trimmed: bool,
-    /// Data was written by a writer without the privilege to keep suid and sgid.
-    pub kill_privileges: bool,
+    /// Changes that the master has not recorded, besides the versions of metablocks.
+    pub unrecorded: Unrecorded,
     /// Hosts for its metablocks (G7); empty: the default.
     pub affinity: Vec<String>,
     next_serial: u64,
@@ -194,7 +202,7 @@ impl Core {
     /// Block and metablock size.
     pub fn geometry(&self) -> Geometry {
         match &self.attr {
-            Some(attr) if attr.geometry().check().is_ok() => attr.geometry(),
+            Some(attr) if attr.storage.geometry.check().is_ok() => attr.storage.geometry,
             _ => Geometry::default(),
         }
     }
@@ -356,16 +364,16 @@ impl Core {
     }
 
     /// Sets the modification time for a write. It always differs from the time before.
-    pub fn touch(&mut self, wall_ns: i64) {
-        let mut now = wall_ns;
-        if self.mtime_dirty {
-            now = now.max(self.mtime_ns + 1);
+    pub fn touch(&mut self, wall: WallTime) {
+        let next = WallTime(self.mtime.0 + 1);
+        let mut now = wall;
+        if self.unrecorded.mtime {
+            now = now.max(next);
         }
-        if now == self.mtime_ns {
-            now += 1;
+        if now == self.mtime {
+            now = next;
         }
-        self.mtime_ns = now;
-        self.mtime_dirty = true;
-        self.uncommitted = true;
+        self.mtime = now;
+        (self.unrecorded.mtime, self.unrecorded.any) = (true, true);
     }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use ebb_runtime::SeededBug;
 use ebb_types::{Credentials, Epoch, Error, ErrorKind, FileKind, InodeId, Result, err};
+use ebb_wire::attributes::required_attr;
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetMap, Op};
 use tokio::sync::RwLockReadGuard;
@@ -137,8 +138,8 @@ impl Shared {
         let asking = self.known.ask();
         let (acquired, generation) = self.acquire_fresh(inode, lease, opening.as_ref()).await?;
         if matches!(acquired, Acquired::Lease(..)) {
-            let unsynced = inode.core.lock().hold.sharing().filter(|sharing| sharing.is_unsynced()).cloned();
-            if let Some(stay) = unsynced {
+            let in_use = inode.core.lock().hold.sharing().filter(|sharing| sharing.is_in_use()).cloned();
+            if let Some(stay) = in_use {
                 self.ask_how_it_ended(inode, &stay).await;
             }
         }
@@ -256,9 +257,9 @@ impl Shared {
                 return Ok(Acquired::Proxy(proxy));
             }
             let mode = Lease::from_mode(reply.mode());
-            let attr = reply.attr.ok_or_else(|| err!(Protocol, "a lease on {inode} came without attributes"))?;
-            if attr.kind == FileKind::File.raw() {
-                attr.geometry().check().map_err(|why| err!(Protocol, "{inode} has a bad geometry: {why}"))?;
+            let attr = required_attr(reply.attr, "a lease")?;
+            if attr.kind == FileKind::File {
+                attr.storage.geometry.check().map_err(|why| err!(Protocol, "{inode} has a bad geometry: {why}"))?;
             }
             if (attr.size_unknown || mode < lease) && !left.is_zero() {
                 self.runtime.sleep(RECOVERY_PAUSE).await;
@@ -285,17 +286,17 @@ impl Shared {
             ..Default::default()
         };
         let reply = self.session.masters.call(&message, ATTEMPT, self.session.deadline()).await.result?;
-        let attr = reply.attr.ok_or_else(|| err!(Protocol, "the state of {} came without attributes", inode.id))?;
-        let lost = inode.core.lock().hold.lost().map(Epoch::raw);
+        let attr = required_attr(reply.attr, "the state of a file")?;
+        let lost = inode.core.lock().hold.lost();
         if lost == Some(attr.epoch) {
-            self.tell(vec![recall::lost(inode.id.raw(), attr.epoch)]).await;
+            self.tell(vec![recall::lost(inode.id.raw(), attr.epoch.raw())]).await;
             return Ok(());
         }
         // Nothing was written under it, or it was thrown away with the file's last name and the master is about to be told so. If it
         // is another's, this is refused, and nothing changes.
         let files = vec![pb::CommitFile {
             inode: inode.id.raw(),
-            epoch: attr.epoch,
+            epoch: attr.epoch.raw(),
             size: attr.size,
             release: true,
             gone: self.returns.is_thrown_away(inode.id),
@@ -305,7 +306,7 @@ impl Shared {
         self.returns.on_told_gone(&files);
         if !reply.refusals.is_empty() {
             // It goes back all the same: what there is of the file is found out.
-            self.tell(vec![recall::lost(inode.id.raw(), attr.epoch)]).await;
+            self.tell(vec![recall::lost(inode.id.raw(), attr.epoch.raw())]).await;
         }
         Ok(())
     }

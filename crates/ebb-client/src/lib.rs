@@ -61,7 +61,7 @@ pub use options::{ClientOptions, Unit};
 pub use power::inspect::{BlinkState, BlockInfo, ServerLoad};
 pub use power::{HostPower, deliver};
 pub use types::{
-    Access, Allocate, CacheGuard, CacheListener, CopyRange, EntryDetail, Handle, IfExists, IfLocked, Location, Lock,
-    LockKind, LockSort, NewFile, NewName, Privileges, Rename, RenameMode, Seek, SetAttr, SetTime, UnnamedFile, WriteAt,
-    XattrMode,
+    Access, Allocate, CacheGuard, CacheListener, CopyRange, Created, DirEntry, DirPage, EntryDetail, Handle, IfExists,
+    IfLocked, Location, Lock, LockKind, LockSort, NewFile, NewName, Privileges, Rename, RenameMode, Seek, SetAttr,
+    SetTime, StatFs, UnnamedFile, WriteAt, XattrMode,
 };

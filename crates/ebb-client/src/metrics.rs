@@ -1,4 +1,4 @@
-//! What went wrong and was dealt with, counted.
+//! Counters of a client's operations, and of the faults that it handled.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ use crate::read::cache::Ahead;
 
 macro_rules! metrics {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A reading of a client's counters since its start.
+        /// The values of a client's counters since its start.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub struct Metrics { $($(#[$doc])* pub $name: u64,)* }
 
@@ -20,13 +20,14 @@ macro_rules! metrics {
 }
 
 metrics! {
-    /// Files whose lease was lost with unsynced data under it; their next write, fsync or close says EIO.
+    /// Files whose lease was lost while they had unsynced data. Their next write, fsync or close
+    /// returns EIO.
     lost_files,
-    /// Bytes dropped with them.
+    /// Unsynced bytes dropped with the lost files.
     lost_bytes,
     /// Sessions opened after the first.
     sessions_expired,
-    /// Recalls dealt with.
+    /// Recalls handled.
     recalls,
     /// Write leases of idle files that became read leases.
     lowered_leases,
@@ -34,19 +35,20 @@ metrics! {
     resent_writes,
     /// Members replaced in a set.
     replaced_members,
-    /// Sets that went on with fewer members because none was to be had.
+    /// Sets that continued with fewer members because no replacement was available.
     shrunk_sets,
-    /// Reads that a member refused or did not answer, and another was asked.
+    /// Reads that a member refused or did not answer, so that the client asked another member.
     failed_reads,
-    /// Reads that were asked of a second member because the first took long.
+    /// Reads sent to a second member because the first took long.
     hedged_reads,
     /// Reads from the files of block servers on this host.
     short_circuit_reads,
     /// Bytes fetched before a program asked for them.
     ahead_bytes,
-    /// Of these, asked for later.
+    /// Bytes fetched ahead that a program asked for later.
     used_ahead_bytes,
-    /// Of these, dropped from memory before anybody asked for them; the rest is still there.
+    /// Bytes fetched ahead and dropped from memory before a program asked for them. The remaining
+    /// bytes are still in memory.
     unused_ahead_bytes,
     /// Reads that an extra copy answered.
     extra_reads,
@@ -54,27 +56,28 @@ metrics! {
     corrupt_reads,
     /// Operations that a proxy carried out.
     proxied_operations,
-    /// Writes to shared files whose bytes went to the members from here.
+    /// Writes to shared files whose bytes went from this client to the members.
     direct_writes,
-    /// Their bytes.
+    /// Bytes of direct writes.
     direct_bytes,
-    /// Direct writes whose bytes a proxy fetched back from a member, because another one had lost them or sleeps.
+    /// Direct writes whose bytes a proxy fetched back from a member, because another member had lost
+    /// them or sleeps.
     fetched_back_writes,
     /// Attempts to send an operation to a proxy again, because no answer came.
     repeated_operations,
-    /// Operations that found that their file was not at that proxy any more.
+    /// Operations sent to a proxy that no longer had their file.
     moved_operations,
-    /// Operations that failed because nobody can say whether a proxy carried them out.
+    /// Operations that failed because it is unknown whether a proxy carried them out.
     unknown_operations,
-    /// Stays of files at a proxy of whose end nothing was told.
+    /// Stays of files at a proxy that ended without a report.
     lost_stays,
-    /// Times that everything was given back because this client's node was about to sleep.
+    /// Times that the client gave everything back because its node was about to sleep.
     rests,
-    /// Calls to nodes that are never awake when the client is, answered by way of a proxy.
+    /// Calls, answered by way of a proxy, to nodes that are never awake together with the client.
     relayed_calls,
     /// Writes that were logged elsewhere because members slept.
     logged_writes,
-    /// Writes that waited because a member that sleeps was to take all that it takes within an interval.
+    /// Writes that waited because a sleeping member was due to take its limit within an interval.
     waited_writes,
     /// Files committed.
     committed_files,
@@ -83,7 +86,7 @@ metrics! {
 }
 
 impl Metrics {
-    /// With what the cache counts of bytes that were fetched ahead.
+    /// Adds the cache's counters of bytes fetched ahead.
     pub(crate) fn with_ahead(self, ahead: Ahead) -> Self {
         let Ahead { fetched, used, unused } = ahead;
         Self { ahead_bytes: fetched, used_ahead_bytes: used, unused_ahead_bytes: unused, ..self }

@@ -1,5 +1,6 @@
 //! What becomes of a file that loses a name, and where files lie.
 
+pub(crate) mod answer;
 pub(crate) mod attributes;
 pub(crate) mod kept;
 pub(crate) mod known;
@@ -40,7 +41,7 @@ enum Left {
 impl Shared {
     /// A request that takes a name from an inode, perhaps its last.
     pub async fn displacing(self: &Arc<Self>, credentials: &Credentials, op: Op) -> Result<()> {
-        let reply = self.change(credentials, op).await?;
+        let reply = self.change(credentials, op).await?.rest;
         if let Some(displaced) = reply.displaced() {
             let left = match (reply.displaced_gone, reply.displaced_open) {
                 (false, _) => Left::Names,
@@ -63,7 +64,7 @@ impl Shared {
             return;
         }
         if let Some(attr) = &mut core.attr {
-            attr.nlink = 0;
+            attr.links = 0;
         }
         if core.open_count > 0 {
             return;
@@ -113,7 +114,7 @@ impl Shared {
         }
         let id = inode.id;
         let forget = core.registered.may_be();
-        if core.hold.lease() == Lease::Write && !core.uncommitted {
+        if core.hold.lease() == Lease::Write && !core.unrecorded.any {
             // There is nothing to throw away: an open elsewhere finds the file as it is, and one here waits until the lease is back.
             drop(core);
             self.begin_to_give_back(inode, Lease::None);
@@ -174,5 +175,5 @@ impl Shared {
 }
 
 fn may_be_let_go(core: &Core) -> bool {
-    core.open_count == 0 && core.attr.is_none_or(|attr| attr.nlink == 0)
+    core.open_count == 0 && core.attr.is_none_or(|attr| attr.links == 0)
 }

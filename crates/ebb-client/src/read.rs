@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use ebb_types::{Prefetch, ReadRule, Result, err};
+use ebb_types::{Result, err};
 
 use crate::Unit;
 use crate::handles::OpenFile;
@@ -159,11 +159,11 @@ impl Shared {
     }
 
     fn reach(&self, file: &OpenFile, offset: u64, len: u64) -> Reach {
-        let (geometry, size, told) = {
+        let (geometry, size, of_dataset) = {
             let core = file.inode.core.lock();
-            (core.geometry(), core.size, core.attr.as_ref().map_or(0, |attr| attr.prefetch))
+            (core.geometry(), core.size, core.attr.map(|attr| attr.storage.prefetch))
         };
-        let setting = self.options.prefetch.or_else(|| Prefetch::from_raw(told)).unwrap_or_default();
+        let setting = self.options.prefetch.or(of_dataset).unwrap_or_default();
         let limit = prefetch::limit(setting, || self.spare.blocks(self.waiting_reads.load(Ordering::Relaxed)));
         let end = offset.saturating_add(len).min(size.max(offset));
         let reach = file.ahead.lock().on_read(geometry, offset, end, limit);
@@ -233,9 +233,8 @@ impl Shared {
         let (source, span, rule) = {
             let core = inode.core.lock();
             let span = core.geometry().metablock_size;
-            let told = core.attr.as_ref().map_or(0, |attr| attr.read_rule);
-            // One of a later release is unknown here.
-            (core.source(range.start / span), span, ReadRule::from_raw(told).unwrap_or_default())
+            let rule = core.attr.map(|attr| attr.storage.read_rule).unwrap_or_default();
+            (core.source(range.start / span), span, rule)
         };
         let Some((record, min_version)) = source else { return Ok(Bytes::new()) };
         let (offset, len) = (range.start % span, range.end - range.start);

@@ -1,8 +1,8 @@
-//! What programs were served by this process: the bytes of the energy account's joules per GiB.
+//! Bytes that this process served to programs: the GiB in the energy account's joules per GiB.
 //!
-//! Counted where a program's call is answered ([`crate::Client::read`] and its like), so each byte counts once: not for each
-//! copy, not for what is read ahead or fetched again, not for repairs. What a proxy carries out for others is counted where
-//! they asked.
+//! Bytes are counted where a program's call is answered ([`crate::Client::read`] and its like). So
+//! each byte counts once. Further copies, prefetch, repeated fetches and repairs do not count. A
+//! proxy's operations for other clients are counted at those clients.
 
 use ebb_wire::pb;
 use parking_lot::Mutex;
@@ -23,24 +23,25 @@ struct Bytes {
 }
 
 impl Served {
-    /// Nothing yet; `boot` tells this process from all others.
+    /// A counter at zero. `boot` distinguishes this process from all others.
     pub fn new(boot: u64) -> Self {
         Self { boot, bytes: Mutex::default() }
     }
 
-    /// So many bytes of an open file were read or written for a program.
+    /// Counts `bytes` of an open file that were read or written for a program.
     pub fn count(&self, file: &OpenFile, bytes: usize) {
         if file.pinned.is_none() {
             self.add(bytes);
         }
     }
 
-    /// So many bytes were read beside open files.
+    /// Counts `bytes` that were read without an open file.
     pub fn add(&self, bytes: usize) {
         self.bytes.lock().all += bytes as u64;
     }
 
-    /// What the master is told. Whether a message arrives is never certain: from now on it counts as told.
+    /// The report to the master. Its bytes count as told from now on, because it is never certain
+    /// whether a message arrives.
     pub fn to_message(&self) -> pb::Served {
         let mut bytes = self.bytes.lock();
         let all = bytes.all;

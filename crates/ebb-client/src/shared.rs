@@ -187,7 +187,11 @@ impl Shared {
                 return true;
             }
             let core = inode.core.lock();
-            !may(&core) || core.open_count > 0 || core.registered.may_be() || core.hold.is_needed() || core.uncommitted
+            !may(&core)
+                || core.open_count > 0
+                || core.registered.may_be()
+                || core.hold.is_needed()
+                || core.unrecorded.any
         });
     }
 

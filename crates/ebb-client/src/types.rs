@@ -13,7 +13,10 @@ use ebb_wire::pb;
 pub use attributes::{SetAttr, SetTime};
 pub use files::{Access, Allocate, CopyRange, Privileges, Seek, WriteAt};
 pub use locks::{IfLocked, Lock, LockKind, LockSort};
-pub use names::{EntryDetail, IfExists, NewFile, NewName, Rename, RenameMode, UnnamedFile, XattrMode};
+pub use names::{
+    Created, DirEntry, DirPage, EntryDetail, IfExists, NewFile, NewName, Rename, RenameMode, StatFs, UnnamedFile,
+    XattrMode,
+};
 
 /// Told when another client's doing makes kernel caches stale. Called from tasks that hold no lock of the client.
 pub trait CacheListener: Send + Sync + 'static {

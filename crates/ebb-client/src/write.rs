@@ -123,11 +123,11 @@ impl Shared {
             }
             let replaced = core.dirty.insert(offset, data);
             core.size = core.size.max(end);
-            core.touch(self.runtime.wall().0);
+            core.touch(self.runtime.wall());
             let takes = privileges == Privileges::Taken || !file.privileged;
             // While the mode is not known for sure, the file may have the bits.
             let may_have = core.attr_stale || core.attr.as_ref().is_some_and(|attr| loses_privileges(attr.mode));
-            core.kill_privileges |= takes && may_have;
+            core.unrecorded.privileges |= takes && may_have;
             replaced
         };
         self.budget.give(replaced as usize);
@@ -143,12 +143,12 @@ impl Shared {
     /// Clears set-user-id and set-group-id after a write. The caller has passed the gate, so no other client sees the
     /// bytes before this is done. A client that sets the bits again does so before or after both.
     pub(crate) async fn take_privileges(&self, inode: &Inode) {
-        if !inode.core.lock().kill_privileges {
+        if !inode.core.lock().unrecorded.privileges {
             return;
         }
         let take = SetAttr { inode: inode.id.raw(), kill_privileges: true, ..Default::default() };
         match self.change(&Credentials::root(), Op::SetAttr(take)).await {
-            Ok(_) => inode.core.lock().kill_privileges = false,
+            Ok(_) => inode.core.lock().unrecorded.privileges = false,
             // The bits are hidden here already, and the next commit clears them.
             Err(error) => tracing::debug!(inode = %inode.id, %error, "taking set-user-id and set-group-id away"),
         }

@@ -16,7 +16,7 @@ use ebb_fuse::vfs::{
 };
 use ebb_fuse::{MountOptions, mount_vfs};
 use ebb_runtime::Runtime;
-use ebb_types::{Credentials, FileKind, InodeId, Result, WallTime, err};
+use ebb_types::{Credentials, FileKind, InodeId, Result, err};
 use parking_lot::Mutex;
 
 /// Longest read of the kernel.
@@ -47,7 +47,7 @@ impl State {
         self.last += 1;
         let attr = attr(InodeId::new(self.last), kind);
         self.names.insert(key, attr.inode);
-        self.attrs.insert(attr.inode, attr.clone());
+        self.attrs.insert(attr.inode, attr);
         Ok(attr)
     }
 
@@ -59,24 +59,8 @@ impl State {
 }
 
 fn attr(inode: InodeId, kind: FileKind) -> Attr {
-    let time = WallTime::default();
     let (mode, links) = if kind == FileKind::Directory { (0o755, 2) } else { (0o644, 1) };
-    Attr {
-        inode,
-        kind,
-        mode,
-        links,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        size: 0,
-        allocated_bytes: 0,
-        block_size: 1 << 20,
-        atime: time,
-        mtime: time,
-        ctime: time,
-        btime: time,
-    }
+    Attr { mode, links, ..Attr::empty(inode, kind) }
 }
 
 fn refused<T>() -> Result<T> {
@@ -156,7 +140,7 @@ impl Vfs for Bare {
             let (kind, attr) = (attr.kind, (detail == EntryDetail::Attributes).then_some(attr));
             page.entries.push(DirEntry { name: name.clone(), inode: *child, kind, cookie, attr });
         }
-        page.end = rest.peek().is_none();
+        page.is_last = rest.peek().is_none();
         Ok(page)
     }
 
@@ -165,7 +149,13 @@ impl Vfs for Bare {
     }
 
     async fn stat_fs(&self, _: InodeId) -> Result<StatFs> {
-        Ok(StatFs { capacity_bytes: 1 << 40, free_bytes: 1 << 40, available_bytes: 1 << 40, inodes: 1 })
+        Ok(StatFs {
+            capacity_bytes: 1 << 40,
+            free_bytes: 1 << 40,
+            available_bytes: 1 << 40,
+            inodes: 1,
+            ..StatFs::default()
+        })
     }
 
     async fn get_xattr(&self, _: InodeId, _: &[u8]) -> Result<Vec<u8>> {

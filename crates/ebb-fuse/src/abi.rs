@@ -1,7 +1,7 @@
 //! The kernel's side of FUSE: numbers, requests and replies as bytes (`include/uapi/linux/fuse.h`, protocol 7.45).
 //!
-//! Everything is in host byte order and 8-byte aligned. [`request`] takes a message apart into plain values,
-//! [`reply`] puts answers together, [`init`] settles what both sides can do.
+//! All messages are in host byte order and 8-byte aligned. [`request`] parses a message into plain
+//! values, [`reply`] encodes answers, and [`init`] does the handshake.
 
 pub mod init;
 pub mod reply;
@@ -11,9 +11,9 @@ use crate::vfs::Privileges;
 
 /// Protocol version, major.
 pub const MAJOR: u32 = 7;
-/// Protocol version, minor: what these modules were written against. The kernel falls back by itself.
+/// Protocol version, minor, of these modules. The kernel falls back to an older one by itself.
 pub const MINOR: u32 = 45;
-/// Oldest minor version of a kernel that is served: Linux 5.10, the oldest still maintained.
+/// Oldest minor version that is served: that of Linux 5.10, the oldest kernel still maintained.
 pub const MINOR_MIN: u32 = 32;
 /// Inode number of the root in every FUSE file system.
 pub const ROOT: u64 = 1;
@@ -70,7 +70,7 @@ pub mod opcode {
     pub const COPY_FILE_RANGE_64: u32 = 53;
 }
 
-/// Which fields of a SETATTR count (`FATTR_*`).
+/// Valid fields of a SETATTR (`FATTR_*`).
 pub mod fattr {
     #![allow(missing_docs)]
     pub const MODE: u32 = 1 << 0;
@@ -85,7 +85,7 @@ pub mod fattr {
     pub const KILL_SUIDGID: u32 = 1 << 11;
 }
 
-/// Answers to OPEN and CREATE (`FOPEN_*`).
+/// Flags of answers to OPEN and CREATE (`FOPEN_*`).
 pub mod fopen {
     #![allow(missing_docs)]
     pub const DIRECT_IO: u32 = 1 << 0;
@@ -93,26 +93,26 @@ pub mod fopen {
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
-/// `FUSE_OPEN_KILL_SUIDGID`: truncating on open takes set-user-id and set-group-id away.
+/// `FUSE_OPEN_KILL_SUIDGID`: truncation on open removes set-user-id and set-group-id.
 pub const OPEN_KILL_SUIDGID: u32 = 1 << 0;
-/// `FUSE_WRITE_CACHE`: the page cache writes back; offset and handle are to be taken as they are.
+/// `FUSE_WRITE_CACHE`: the page cache writes back. Offset and handle are used unchanged.
 pub const WRITE_CACHE: u32 = 1 << 0;
-/// `FUSE_WRITE_KILL_SUIDGID`.
+/// `FUSE_WRITE_KILL_SUIDGID`: the write removes set-user-id and set-group-id.
 pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// `FUSE_RELEASE_FLOCK_UNLOCK`: the file held a flock.
 pub const RELEASE_FLOCK_UNLOCK: u32 = 1 << 1;
-/// `FUSE_LK_FLOCK`: the lock is flock's.
+/// `FUSE_LK_FLOCK`: the lock is one of flock(2).
 pub const LK_FLOCK: u32 = 1 << 0;
-/// `FUSE_NOTIFY_INVAL_INODE`.
+/// `FUSE_NOTIFY_INVAL_INODE`: drop data or attributes of an inode.
 pub const NOTIFY_INVAL_INODE: i32 = 2;
-/// `FUSE_NOTIFY_INC_EPOCH`, from protocol 7.44 on: every name is asked for again before it is used.
+/// `FUSE_NOTIFY_INC_EPOCH`, from protocol 7.44 on: look up each name again before its next use.
 pub const NOTIFY_INC_EPOCH: i32 = 8;
 /// First minor version with [`NOTIFY_INC_EPOCH`]: Linux 6.16.
 pub const MINOR_EPOCHS: u32 = 44;
-/// `FMODE_EXEC` as it shows in open flags.
+/// `FMODE_EXEC` as it appears in open flags.
 pub const OPEN_EXEC: u32 = 0x20;
 
-/// What becomes of set-user-id and set-group-id: the kernel sets `bit` if they have to go.
+/// Effect on set-user-id and set-group-id. The kernel sets `bit` if they must be removed.
 #[must_use]
 pub const fn privileges(flags: u32, bit: u32) -> Privileges {
     if flags & bit != 0 { Privileges::Taken } else { Privileges::OfOpener }

@@ -3,29 +3,26 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::Client;
-use ebb_types::{Credentials, FileKind, InodeId, Result, WallTime, err};
-use ebb_wire::pb;
+use ebb_client::{Client, Created};
+use ebb_types::{Credentials, FileKind, InodeId, Result};
 
 use crate::vfs::{
-    Access, Allocate, Attr, CopyRange, DirEntry, DirPage, EntryDetail, Handle, IfLocked, Lock, NewFile, NewName,
-    OpenMode, Privileges, Rename, Seek, SetAttr, StatFs, UnnamedFile, Vfs, WriteAt, XattrMode,
+    Access, Allocate, Attr, CopyRange, DirPage, EntryDetail, Handle, IfLocked, Lock, NewFile, NewName, OpenMode,
+    Privileges, Rename, Seek, SetAttr, StatFs, UnnamedFile, Vfs, WriteAt, XattrMode,
 };
 
-/// Largest transfer size that programs are told: they allocate buffers of it.
-const TRANSFER_MAX: u64 = 1 << 20;
-
-/// What a mount of a cluster shows.
+/// The file system of a cluster, for a mount.
 ///
-/// Permissions of questions were checked by the kernel, from the same attributes, before it asked, and with groups
-/// that a question does not carry: they go to the master as root's. Changes go as the caller's.
+/// Requests that change nothing go to the master as root's. The kernel has already checked their
+/// permissions from the same attributes, with groups that the request does not carry. Changes go
+/// with the caller's credentials.
 #[derive(Clone)]
 pub struct ClientVfs {
     client: Client,
 }
 
 impl ClientVfs {
-    /// What `client` sees.
+    /// The file system as `client` sees it.
     #[must_use]
     pub fn new(client: Client) -> Self {
         Self { client }
@@ -38,28 +35,7 @@ impl std::fmt::Debug for ClientVfs {
     }
 }
 
-fn attr(from: pb::Attr) -> Result<Attr> {
-    let kind = FileKind::from_raw(from.kind)
-        .ok_or_else(|| err!(Protocol, "inode i{} is of kind {}, which is unknown here", from.inode, from.kind))?;
-    Ok(Attr {
-        inode: InodeId::new(from.inode),
-        kind,
-        mode: from.mode & 0o7777,
-        links: from.nlink,
-        uid: from.uid,
-        gid: from.gid,
-        rdev: from.rdev,
-        size: from.size,
-        allocated_bytes: from.allocated_bytes,
-        block_size: if kind == FileKind::File { from.block_size.clamp(4096, TRANSFER_MAX) as u32 } else { 4096 },
-        atime: WallTime(from.atime_ns),
-        mtime: WallTime(from.mtime_ns),
-        ctime: WallTime(from.ctime_ns),
-        btime: WallTime(from.btime_ns),
-    })
-}
-
-/// What a file must be opened for: cutting it is writing.
+/// The access that an open needs. A truncation needs write access.
 fn needed_access(asked: Access, cut: Option<Privileges>) -> Access {
     match (asked, cut) {
         (Access::Read, Some(_)) => Access::ReadWrite,
@@ -68,7 +44,7 @@ fn needed_access(asked: Access, cut: Option<Privileges>) -> Access {
 }
 
 impl ClientVfs {
-    /// Cuts a file that was just opened to nothing. The handle is closed if that fails.
+    /// Truncates a file that was just opened to size 0. If that fails, the handle is closed.
     async fn cut(&self, caller: &Credentials, opened: Handle, inode: InodeId, privileges: Privileges) -> Result<Attr> {
         let cut = SetAttr { size: Some(0), by_handle: true, privileges, ..SetAttr::default() };
         let done = self.set_attr(caller, inode, cut).await;
@@ -80,10 +56,10 @@ impl ClientVfs {
 }
 
 impl Vfs for ClientVfs {
-    fn attr_validity(&self, told: &Attr) -> Duration {
-        // What is kept now may be younger than what was told.
-        match self.client.kept_attr(told.inode) {
-            Some((kept, left)) if attr(kept).as_ref() == Ok(told) => left,
+    fn attr_validity(&self, answered: &Attr) -> Duration {
+        // The attributes in the cache may be newer than those in the answer.
+        match self.client.kept_attr(answered.inode) {
+            Some((kept, left)) if kept == *answered => left,
             _ => Duration::ZERO,
         }
     }
@@ -104,15 +80,15 @@ impl Vfs for ClientVfs {
     }
 
     async fn lookup(&self, _caller: &Credentials, parent: InodeId, name: &[u8]) -> Result<Attr> {
-        attr(self.client.lookup(&Credentials::root(), parent, name).await?)
+        self.client.lookup(&Credentials::root(), parent, name).await
     }
 
     async fn get_attr(&self, inode: InodeId) -> Result<Attr> {
-        attr(self.client.get_attr(&Credentials::root(), inode).await?)
+        self.client.get_attr(&Credentials::root(), inode).await
     }
 
     async fn set_attr(&self, caller: &Credentials, inode: InodeId, set: SetAttr) -> Result<Attr> {
-        attr(self.client.set_attr(caller, inode, set).await?)
+        self.client.set_attr(caller, inode, set).await
     }
 
     async fn read_link(&self, inode: InodeId) -> Result<Vec<u8>> {
@@ -120,19 +96,19 @@ impl Vfs for ClientVfs {
     }
 
     async fn make_node(&self, caller: &Credentials, new: NewName<'_>, kind: FileKind, rdev: u32) -> Result<Attr> {
-        attr(self.client.make_node(caller, new, kind, rdev).await?)
+        self.client.make_node(caller, new, kind, rdev).await
     }
 
     async fn make_dir(&self, caller: &Credentials, new: NewName<'_>) -> Result<Attr> {
-        attr(self.client.make_dir(caller, new).await?)
+        self.client.make_dir(caller, new).await
     }
 
     async fn symlink(&self, caller: &Credentials, parent: InodeId, name: &[u8], target: &[u8]) -> Result<Attr> {
-        attr(self.client.symlink(caller, parent, name, target).await?)
+        self.client.symlink(caller, parent, name, target).await
     }
 
     async fn link(&self, caller: &Credentials, inode: InodeId, parent: InodeId, name: &[u8]) -> Result<Attr> {
-        attr(self.client.link(caller, inode, parent, name).await?)
+        self.client.link(caller, inode, parent, name).await
     }
 
     async fn unlink(&self, caller: &Credentials, parent: InodeId, name: &[u8]) -> Result<()> {
@@ -148,35 +124,16 @@ impl Vfs for ClientVfs {
     }
 
     async fn read_dir(&self, inode: InodeId, after: Option<u64>, limit: u32, detail: EntryDetail) -> Result<DirPage> {
-        let (entries, end) = self.client.read_dir(&Credentials::root(), inode, after, limit, detail).await?;
-        let entries = entries.into_iter().map(|entry| {
-            let kind = FileKind::from_raw(entry.kind)
-                .ok_or_else(|| err!(Protocol, "inode i{} is of kind {}", entry.inode, entry.kind))?;
-            Ok(DirEntry {
-                name: entry.name,
-                inode: InodeId::new(entry.inode),
-                kind,
-                cookie: entry.cookie,
-                attr: entry.attr.map(attr).transpose()?,
-            })
-        });
-        Ok(DirPage { entries: entries.collect::<Result<_>>()?, end })
+        self.client.read_dir(&Credentials::root(), inode, after, limit, detail).await
     }
 
     async fn sync_dir(&self, _inode: InodeId) -> Result<()> {
-        // A change of names is answered when it is in the master's log.
+        // The master answers a change of names only when the change is in its log.
         Ok(())
     }
 
     async fn stat_fs(&self, inode: InodeId) -> Result<StatFs> {
-        let stat = self.client.stat_fs(inode).await?;
-        let copies = u64::from(stat.replicas.max(1));
-        Ok(StatFs {
-            capacity_bytes: stat.capacity_bytes / copies,
-            free_bytes: stat.free_bytes / copies,
-            available_bytes: stat.available_bytes,
-            inodes: stat.inodes,
-        })
+        self.client.stat_fs(inode).await
     }
 
     async fn get_xattr(&self, inode: InodeId, name: &[u8]) -> Result<Vec<u8>> {
@@ -214,18 +171,16 @@ impl Vfs for ClientVfs {
 
     async fn create(&self, caller: &Credentials, new: NewFile<'_>, cut: Option<Privileges>) -> Result<(Handle, Attr)> {
         let new = NewFile { access: needed_access(new.access, cut), ..new };
-        let (handle, found, made) = self.client.create(caller, new).await?;
-        let found = attr(found)?;
-        // Another mount may have made the file since the kernel looked.
-        match cut.filter(|_| !made && found.size > 0) {
+        let Created { handle, attr: found, existed } = self.client.create(caller, new).await?;
+        // Another mount may have made the file since the kernel's lookup.
+        match cut.filter(|_| existed && found.size > 0) {
             Some(privileges) => Ok((handle, self.cut(caller, handle, found.inode, privileges).await?)),
             None => Ok((handle, found)),
         }
     }
 
     async fn create_unnamed(&self, caller: &Credentials, new: UnnamedFile) -> Result<(Handle, Attr)> {
-        let (handle, made) = self.client.create_unnamed(caller, new).await?;
-        Ok((handle, attr(made)?))
+        self.client.create_unnamed(caller, new).await
     }
 
     async fn flush(&self, file: Handle) -> Result<()> {

@@ -1,4 +1,5 @@
-//! Who asks: user and group come with each request, supplementary groups do not and are read from `/proc`.
+//! Credentials of callers. Each request has the user and group. Supplementary groups are read from
+//! `/proc`.
 
 use std::fs;
 
@@ -6,23 +7,23 @@ use ebb_types::Credentials;
 
 use crate::abi::request::Header;
 
-/// User and group alone: for questions whose answer depends on no group.
+/// User and group only, for requests whose answer does not depend on supplementary groups.
 #[must_use]
 pub fn of_header(header: &Header) -> Credentials {
     Credentials { uid: header.uid, gid: header.gid, groups: Vec::new() }
 }
 
-/// With supplementary groups: for whatever is checked again behind the kernel.
+/// With supplementary groups, for requests that are checked again after the kernel.
 ///
-/// The thread that asks waits for the answer, so its entry in `/proc` is there and cannot change under us; a thread of
-/// another PID namespace has number 0 and counts as a member of its own group alone. Nothing is kept from one request
-/// to the next: a thread may change its groups between two calls, and the file costs some 20 microseconds, for
-/// callers other than root only.
+/// - The calling thread waits for the answer, so its entry in `/proc` exists and does not change.
+/// - A thread of another PID namespace has number 0. It counts as a member of its own group only.
+/// - Groups are not cached, because a thread may change its groups between two calls.
+/// - The read of the file takes about 20 microseconds, and only for callers other than root.
 #[must_use]
 pub fn with_groups(header: &Header) -> Credentials {
     let mut credentials = of_header(header);
     if !credentials.is_root() && header.pid != 0 {
-        // A thread that is gone asks for nothing that could still matter.
+        // If the read fails, the thread is gone, and its request no longer matters.
         if let Ok(status) = fs::read(format!("/proc/{}/status", header.pid)) {
             credentials.groups = groups_in(&status);
         }
@@ -30,7 +31,7 @@ pub fn with_groups(header: &Header) -> Credentials {
     credentials
 }
 
-/// The line `Groups:` of proc_pid_status(5).
+/// Parses the line `Groups:` of proc_pid_status(5).
 fn groups_in(status: &[u8]) -> Vec<u32> {
     status
         .split(|byte| *byte == b'\n')

@@ -11,18 +11,18 @@ use rustix::ioctl::{Setter, ioctl};
 
 use crate::abi::OUT_HEADER;
 
-/// Where the kernel's module is met.
+/// Path of the device of the kernel's FUSE module.
 pub const PATH: &str = "/dev/fuse";
 
 /// `FUSE_DEV_IOC_CLONE`: `_IOR(229, 0, uint32_t)`.
 const CLONE: rustix::ioctl::Opcode = 0x8004_e500;
 
-/// What a read brought.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// A message is in the buffer.
     Message,
-    /// The file system has been unmounted: nothing will come any more.
+    /// The file system has been unmounted: no more messages will come.
     Unmounted,
 }
 
@@ -39,7 +39,7 @@ impl AsFd for Device {
 }
 
 impl Device {
-    /// Opens the device, not yet connected to a mount.
+    /// Opens the device. It is not yet connected to a mount.
     pub fn open() -> Result<Self> {
         match OpenOptions::new().read(true).write(true).open(PATH) {
             Ok(file) => Ok(Self { fd: file.into() }),
@@ -56,7 +56,8 @@ impl Device {
         Self { fd }
     }
 
-    /// A further descriptor with its own queue, so that readers do not contend.
+    /// Opens another descriptor of the same connection with its own queue, so that readers do not
+    /// contend.
     pub fn another(&self) -> Result<Self> {
         let other = Self::open()?;
         let source = self.fd.as_raw_fd() as u32;
@@ -74,7 +75,8 @@ impl Device {
                 Ok(_) => return Ok(Received::Message),
                 // ENOENT: the request was withdrawn while it was read (fuse(4)).
                 Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
-                // ECONNABORTED: the same, by force, or when the last file behind a lazy unmount was closed.
+                // ENODEV: unmounted. ECONNABORTED: unmounted by force, or the last file behind a
+                // lazy unmount was closed.
                 Err(Errno::NODEV | Errno::CONNABORTED) => return Ok(Received::Unmounted),
                 Err(error) => return Err(Error::from_io(&error.into(), format!("reading {PATH}"))),
             }
@@ -109,7 +111,8 @@ impl Device {
         }
     }
 
-    /// Sends a message that answers no request. ENOENT means that the kernel has nothing to forget.
+    /// Sends a message that answers no request. ENOENT counts as success: the kernel has nothing to
+    /// forget.
     pub fn notify(&self, message: &[u8]) -> Result<()> {
         match rustix::io::write(&self.fd, message) {
             Ok(_) | Err(Errno::NOENT | Errno::NODEV | Errno::PERM) => Ok(()),

@@ -1,15 +1,18 @@
-//! Requests that a signal may end early: waits for locks. Nothing else is interrupted, because programs do not expect
-//! `EINTR` from the calls of a file system, and everything else has a deadline.
+//! Requests that a signal may end early: waits for locks.
+//!
+//! Other requests are not interrupted. They have a deadline, and programs do not expect `EINTR`
+//! from the calls of a file system.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// Interrupts that came before their request are remembered, at most so many: both are read by different threads.
+/// Maximum number of remembered interrupts that came before their request. Different threads may
+/// read the two.
 const EARLY_MAX: usize = 256;
 
-/// Who waits and can be woken.
+/// Requests that wait and can be interrupted.
 #[derive(Debug, Default)]
 pub struct Interrupts {
     state: Mutex<State>,
@@ -23,7 +26,7 @@ struct State {
 }
 
 impl Interrupts {
-    /// Request `unique` may be interrupted from now on: then the receiver hears of it.
+    /// Makes request `unique` interruptible. An interrupt completes the receiver.
     pub fn enter(&self, unique: u64) -> oneshot::Receiver<()> {
         let (send, receive) = oneshot::channel();
         let mut state = self.state.lock();
@@ -33,7 +36,7 @@ impl Interrupts {
                 state.early.remove(at);
                 let _ = send.send(());
             }
-            // Dropping the sender is heard like an interrupt.
+            // The drop of the sender completes the receiver like an interrupt.
             None if state.closed => {}
             None => {
                 state.waiting.insert(unique, send);
@@ -42,21 +45,21 @@ impl Interrupts {
         receive
     }
 
-    /// Request `unique` is answered.
+    /// Ends the registration of request `unique`, which is answered.
     pub fn leave(&self, unique: u64) {
         self.state.lock().waiting.remove(&unique);
     }
 
-    /// How many wait.
+    /// Number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.state.lock().waiting.len()
     }
 
-    /// A signal came for the caller of `unique`.
+    /// Interrupts request `unique`, whose caller got a signal.
     pub fn interrupt(&self, unique: u64) {
         let mut state = self.state.lock();
         match state.waiting.remove(&unique) {
-            // Nobody listens any more: it has just been answered.
+            // A failed send means that the request has just been answered.
             Some(waiter) => drop(waiter.send(())),
             None => {
                 state.early.push_back(unique);
@@ -67,7 +70,7 @@ impl Interrupts {
         }
     }
 
-    /// The mount is gone: everybody is woken, and nobody waits again.
+    /// Wakes all waiting requests at the end of the mount. No request waits after that.
     pub fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;

@@ -1,10 +1,12 @@
-//! Telling the kernel what to drop.
+//! Notifies the kernel of pages, names and attributes that it must drop.
 //!
-//! The kernel waits for pages that a request has locked before it drops them, and such a request is answered by the
-//! tasks of this process. So the notifications that concern pages are written by threads of their own, which hold no
-//! lock and which no task waits for without a bound. Those that concern names and attributes wait for nothing: names
-//! are made void all at once (`FUSE_NOTIFY_INC_EPOCH`), because to drop one takes the lock of its directory, which the
-//! kernel holds while a request for another change there waits for this process.
+//! Before the kernel drops pages, it waits until no request has them locked. The tasks of this
+//! process answer such requests. So separate threads write the notifications about pages. These
+//! threads hold no lock, and no task waits for them without a bound.
+//!
+//! Notifications about names and attributes wait for nothing. All names are invalidated at once
+//! (`FUSE_NOTIFY_INC_EPOCH`), because a drop of one name takes the lock of its directory. The
+//! kernel holds that lock while a request for another change there waits for this process.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock, Weak};
@@ -17,12 +19,14 @@ use tokio::sync::oneshot;
 use crate::abi::reply;
 use crate::device::Device;
 
-/// A page that stays locked holds one thread up, and it may stay locked until another file's recall is through here or
-/// in another mount: so there is a thread for each range that is waited for. Each such file has a request under way, and
-/// the kernel has few of those.
+/// Maximum number of threads.
+///
+/// A locked page blocks one thread. It may stay locked until the recall of another file is done,
+/// here or in another mount. So each range that a task waits for gets a thread. Each such file has
+/// a request under way, and the kernel has few of those.
 const THREADS_MAX: usize = 256;
 
-/// Most ranges that wait for a thread without anybody waiting for them: dropping late does no harm.
+/// Maximum number of queued ranges that no task waits for. A late drop of these does no harm.
 const QUEUE_MAX: usize = 1 << 16;
 
 /// Part of a file.
@@ -32,24 +36,24 @@ pub struct Range {
     pub inode: InodeId,
     /// First byte.
     pub offset: u64,
-    /// Bytes; `None`: up to the end.
+    /// Number of bytes. `None`: up to the end of the file.
     pub len: Option<u64>,
 }
 
 impl Range {
-    /// All of a file.
+    /// The whole file.
     pub fn whole(inode: InodeId) -> Self {
         Self { inode, offset: 0, len: None }
     }
 }
 
-/// Hands ranges to threads that tell the kernel.
+/// Queue of ranges, and the threads that notify the kernel of them.
 pub struct Invalidator {
     state: Mutex<State>,
     changed: Condvar,
-    /// Where the kernel is told, and whether it keeps names and can be made to forget all of them.
+    /// Device for notifications, and whether the kernel caches names and can forget all of them.
     device: OnceLock<(Arc<Device>, bool)>,
-    /// Itself, for its threads.
+    /// Reference to this value, for its threads.
     own: Weak<Self>,
 }
 
@@ -61,11 +65,12 @@ impl std::fmt::Debug for Invalidator {
 
 #[derive(Default)]
 struct State {
-    /// In the order in which they came, each once.
+    /// Ranges in the order of their arrival, each once.
     queue: VecDeque<Range>,
-    /// Who waits for those in the queue.
+    /// Tasks that wait for ranges in the queue.
     waiting: BTreeMap<Range, Vec<oneshot::Sender<()>>>,
-    /// A thread tells the kernel of these just now. It waits for their pages: a second one would wait with it.
+    /// Ranges of which a thread is notifying the kernel. The thread waits for their pages, and a
+    /// second thread would wait with it.
     busy: BTreeSet<Range>,
     threads: usize,
     idle: usize,
@@ -83,7 +88,7 @@ impl State {
         self.waiting.entry(range).or_default().extend(done);
     }
 
-    /// The next that nobody is busy with.
+    /// Takes the next range that no thread is busy with.
     fn take_next_range(&mut self) -> Option<(Range, Vec<oneshot::Sender<()>>)> {
         let at = self.queue.iter().position(|range| !self.busy.contains(range))?;
         let range = self.queue.remove(at)?;
@@ -109,31 +114,33 @@ impl Invalidator {
         })
     }
 
-    /// Tells `device` from now on. `epochs`: its kernel keeps names, and can be made to forget all of them.
+    /// Starts notifications to `device`. `epochs`: its kernel caches names, and can forget all of
+    /// them.
     pub fn start(&self, device: &Arc<Device>, epochs: bool) {
-        // Started once.
+        // Cannot fail: it is started once.
         let _ = self.device.set((Arc::clone(device), epochs));
         self.ensure_thread(&mut self.state.lock());
     }
 
-    /// As told at the start.
+    /// Whether the kernel caches names, as given to [`Invalidator::start`].
     pub fn keeps_names(&self) -> bool {
         self.device.get().is_some_and(|(_, epochs)| *epochs)
     }
 
-    /// The kernel drops a range soon, and attributes with it.
+    /// Makes the kernel drop a range and the attributes of its file soon.
     pub fn submit(&self, range: Range) {
         self.push(range, None);
     }
 
-    /// The same; the answer comes when it has.
+    /// The same. The receiver completes when the kernel has dropped the range.
     pub fn tell(&self, range: Range) -> oneshot::Receiver<()> {
         let (done, wait) = oneshot::channel();
         self.push(range, Some(done));
         wait
     }
 
-    /// The kernel asks for the attributes of `inode` again: this mount changed what the kernel was not told of.
+    /// Makes the kernel request the attributes of `inode` again. This mount changed them without a
+    /// report to the kernel.
     pub fn submit_attributes(&self, inode: InodeId) {
         if let Some((device, _)) = self.device.get()
             && let Err(error) = device.notify(&reply::invalidate_attributes(inode))
@@ -180,13 +187,13 @@ impl Invalidator {
             }
             self.state.lock().busy.remove(&range);
             for done in waiting {
-                // The task may have stopped waiting.
+                // The task may no longer wait.
                 let _ = done.send(());
             }
         }
     }
 
-    /// Waits for a range; none: closed.
+    /// Waits for a range. `None`: the invalidator is closed.
     fn next(&self) -> Option<(Range, Vec<oneshot::Sender<()>>)> {
         let mut state = self.state.lock();
         loop {
@@ -205,14 +212,15 @@ impl Invalidator {
 }
 
 impl Invalidator {
-    /// The kernel asks again for attributes of these inodes and, if it keeps any, for all names. Waits for nothing.
+    /// Makes the kernel request the attributes of these inodes again. If it caches names, it must
+    /// request all of them again too. Waits for nothing.
     pub fn forget(&self, inodes: &[InodeId]) {
         if let Err(error) = self.tell_forget(inodes) {
             tracing::warn!(%error, "the kernel keeps names and attributes until their time is over");
         }
     }
 
-    /// Tells the kernel from this thread: no lock is taken that a request may hold.
+    /// Notifies the kernel from this thread. This takes no lock that a request may hold.
     fn tell_forget(&self, inodes: &[InodeId]) -> Result<()> {
         let Some((device, epochs)) = self.device.get() else { return Ok(()) };
         if *epochs {
@@ -237,7 +245,7 @@ mod tests {
         assert!(state.wants_thread());
         let (first, waiting) = state.take_next_range().unwrap();
         assert_eq!((first, waiting.len(), state.queue.len()), (a, 1, 1), "both wishes for one file are met at once");
-        // The kernel is being told of `a`; what comes now is told after that, and `b` does not wait for it.
+        // A thread is busy with `a`. A new `a` comes after it, and `b` does not wait for it.
         state.add(a, None);
         assert!(state.wants_thread());
         assert_eq!(state.take_next_range().map(|(range, _)| range), Some(b));

@@ -1,4 +1,5 @@
-//! mount(2) and umount(2), by ourselves as root, and through the set-user-id helper `fusermount3` otherwise.
+//! mount(2) and umount(2). Root calls them directly. Other users need the set-user-id helper
+//! `fusermount3`.
 
 use std::ffi::CString;
 use std::fs;
@@ -22,21 +23,21 @@ use crate::mountinfo;
 
 const HELPER: &str = "fusermount3";
 
-/// What the kernel is told of a mount.
+/// Flags of a mount for the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Flags {
-    /// Nothing can be changed through it.
+    /// The mount refuses every change.
     pub read_only: bool,
     /// Other users may use it.
     pub allow_other: bool,
-    /// Programs with a set-user-id or set-group-id bit, or with capabilities, run with what these give.
+    /// Programs with set-user-id or set-group-id bits, or with capabilities, run with these rights.
     pub allow_suid: bool,
-    /// Device files open devices.
+    /// Device files on the mount open devices of this host.
     pub allow_devices: bool,
 }
 
 impl Flags {
-    /// For mount(2).
+    /// The flags in the form of mount(2).
     fn bits(self) -> MountFlags {
         let mut bits = MountFlags::empty();
         bits.set(MountFlags::RDONLY, self.read_only);
@@ -45,20 +46,20 @@ impl Flags {
         bits
     }
 
-    /// For the helper, which allows neither unless root asks for it.
+    /// The flags as options of the helper. It allows `suid` and `dev` only for root.
     fn words(self) -> String {
         let words = [(self.read_only, "ro"), (self.allow_suid, "suid"), (self.allow_devices, "dev")];
         words.iter().filter(|(is_set, _)| *is_set).map(|(_, word)| format!(",{word}")).collect()
     }
 }
 
-/// Mounts at `path`; what comes back is the connection, on which INIT waits.
+/// Mounts at `path`. Returns the connection, on which INIT is the first request.
 pub fn mount(path: &Path, flags: Flags) -> Result<Device> {
     if rustix::process::geteuid().is_root() { mount_directly(path, flags) } else { mount_by_helper(path, flags) }
 }
 
 fn options(flags: Flags) -> String {
-    // The kernel checks permission bits and ACL itself, from attributes that it asks for.
+    // The kernel checks permission bits and ACL itself, from attributes that it requests.
     let mut options = String::from("default_permissions");
     if flags.allow_other {
         options.push_str(",allow_other");
@@ -130,14 +131,14 @@ fn words_of(output: &Output) -> String {
     }
 }
 
-/// How a mount is ended.
+/// Way to end a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmount {
-    /// Only if nobody uses it; otherwise kind `Busy`, naming some of who does.
+    /// Only if it is not in use. Otherwise: error `Busy`, which names some of the users.
     IfUnused,
-    /// Out of sight at once; who has files open can go on while the process serves.
+    /// Detaches the mount at once. Open files still work while the process serves them.
     Lazily,
-    /// Out of sight at once; who has files open gets errors.
+    /// Detaches the mount at once. Open files get errors.
     Forcibly,
 }
 
@@ -157,7 +158,7 @@ pub fn unmount(path: &Path, how: Unmount) -> Result<()> {
     }
 }
 
-/// How long it is looked who keeps a mount busy.
+/// Maximum time of the search for processes that keep a mount busy.
 const LOOK: Duration = Duration::from_secs(2);
 
 fn busy(path: &Path) -> Error {
@@ -183,7 +184,8 @@ fn unmount_by_helper(path: &Path, how: Unmount) -> Result<()> {
     }
 }
 
-/// Lets the kernel read further ahead than its default of 128 KiB; only root may, and without it reads are slower.
+/// Sets the kernel's read-ahead, whose default is 128 KiB. Only root may do so. If it fails, reads
+/// are slower.
 pub fn set_readahead(path: &Path, bytes: u64) {
     if let Ok(Some(entry)) = mountinfo::find(path) {
         let file = format!("/sys/class/bdi/{}/read_ahead_kb", entry.device);

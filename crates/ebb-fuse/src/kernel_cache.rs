@@ -1,10 +1,16 @@
-//! What the kernel keeps of files, and how it is made to let go in time.
+//! Tracks the files that the kernel caches, and makes the kernel drop them in time.
 //!
-//! A file that changes here or elsewhere must not be read from pages that were cached before. In the order of what is
-//! done: programs that begin to read are held up (the kernel asks for attributes before it uses a page, and such a
-//! question waits), the kernel drops pages and attributes, the change is made, what was served to programs that had
-//! begun before is dropped too, and who waits goes on. So nobody reads old bytes after somebody has read new ones.
-//! Mappings ask for nothing before they are read: they see old bytes until the kernel has dropped them.
+//! After a change, here or elsewhere, no program may read pages that were cached before it. A
+//! change has these steps:
+//! 1. Programs that begin to read are held up. The kernel requests attributes before it uses a
+//!    page, and this request waits.
+//! 2. The kernel drops pages and attributes.
+//! 3. The change is made.
+//! 4. The kernel drops the pages that were served meanwhile to programs that had begun before.
+//! 5. The waiting programs go on.
+//!
+//! So no program reads old bytes after another program has read new ones. An access to a mapping
+//! makes no request. So a mapping has the old bytes until the kernel has dropped them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,13 +27,16 @@ use crate::invalidate::{Invalidator, Range};
 use crate::pages::{Changer, Pages, Served, Way};
 use crate::vfs::Access;
 
-/// How long a change waits for the kernel to drop pages. It waits itself for pages that a request has locked, and that
-/// request may wait for another mount that waits for this one.
+/// How long a change waits for the kernel to drop pages.
+///
+/// The wait is bounded against a deadlock. The kernel waits for pages that a request has locked.
+/// That request may wait for another mount, which waits for this one.
 const WAIT_MAX: Duration = Duration::from_secs(2);
-/// Rounds of dropping what was served while the kernel dropped. Who begins to read waits, so few follow.
+/// Maximum number of drop rounds. Each round drops the ranges that were served during the one
+/// before. New readers wait, so few rounds are needed.
 const ROUNDS_MAX: usize = 4;
 
-/// The kernel's caches of one mount; a cheap handle.
+/// The kernel's caches of one mount. A clone is cheap.
 #[derive(Clone)]
 pub struct KernelCache(Arc<Inner>);
 
@@ -45,18 +54,18 @@ impl std::fmt::Debug for KernelCache {
 }
 
 impl KernelCache {
-    /// Caches that `invalidator` reaches.
+    /// The caches of the kernel that `invalidator` notifies.
     pub(crate) fn new(runtime: Runtime, invalidator: Arc<Invalidator>) -> Self {
         let (pages, unguarded) = (Mutex::default(), Notify::new());
         Self(Arc::new(Inner { runtime, invalidator, pages, unguarded }))
     }
 
-    /// How a new descriptor goes that asked to go `asked`.
+    /// Chooses the way of a new descriptor that requested `asked`.
     pub(crate) fn open(&self, inode: InodeId, access: Access, asked: Way, maps: Mappable) -> Way {
         self.0.pages.lock().open(inode, access, asked, maps)
     }
 
-    /// A descriptor is gone.
+    /// Uncounts a closed descriptor.
     pub(crate) fn close(&self, inode: InodeId, access: Access, way: Way) {
         let excess = self.0.pages.lock().close(inode, access, way);
         if let Some(excess) = excess {
@@ -65,37 +74,37 @@ impl KernelCache {
         }
     }
 
-    /// The kernel has put bytes into pages where they may not belong, and will be told to drop them.
+    /// Drops the pages of a file into which the kernel may have put bytes at the wrong offset.
     pub(crate) fn misplaced(&self, inode: InodeId) {
         self.0.invalidator.submit(Range::whole(inode));
     }
 
-    /// Attributes were changed of which the kernel was not told.
+    /// Drops attributes that this mount changed without a report to the kernel.
     pub(crate) fn attributes_changed(&self, inode: InodeId) {
         self.0.invalidator.submit_attributes(inode);
     }
 
-    /// Whether the kernel can be made to forget names, and so keeps any.
+    /// Whether the kernel caches names. It may do so only if it can be made to forget them.
     pub(crate) fn keeps_names(&self) -> bool {
         self.0.invalidator.keeps_names()
     }
 
-    /// The kernel asks again for all names that it keeps now.
+    /// Makes the kernel forget all names that it caches now.
     pub(crate) fn forget_names(&self) {
         self.0.invalidator.forget(&[]);
     }
 
-    /// A read through a descriptor that goes this way is about to be answered.
+    /// Records the range of a read that is about to be answered.
     pub(crate) fn serve(&self, inode: InodeId, way: Way, offset: u64, len: u64) {
         self.0.pages.lock().serve(inode, way, offset, len);
     }
 
-    /// Whether what is said of the attributes of a file now may be believed for no time at all.
+    /// Whether the file is being changed. Then the kernel must not cache its attributes.
     pub(crate) fn is_guarded(&self, inode: InodeId) -> bool {
         self.0.pages.lock().is_guarded(inode)
     }
 
-    /// Returns when nobody changes the file.
+    /// Waits until the file is not being changed.
     pub(crate) async fn unguarded(&self, inode: InodeId) {
         loop {
             let unguarded = self.0.unguarded.notified();
@@ -108,13 +117,15 @@ impl KernelCache {
         }
     }
 
-    /// Does `work`, which changes the data of a file, while no program here reads what was there before.
+    /// Runs `work`, which changes a file's data, and keeps programs on this mount from reading the
+    /// old data afterwards.
     pub(crate) async fn change<T>(&self, inode: InodeId, work: impl Future<Output = T>) -> T {
         let guard = {
             let mut pages = self.0.pages.lock();
             pages.may_have(inode).then(|| {
                 pages.guard(inode);
-                // What mappings alone have is the kernel's matter: it looks through them before it writes around them.
+                // Pages of mappings alone need nothing here: the kernel checks mappings before it
+                // writes around the cache.
                 Guard { cache: self.clone(), inode, whole: false, changer: Changer::ThisMount }
             })
         };
@@ -125,7 +136,7 @@ impl KernelCache {
         outcome
     }
 
-    /// Makes the kernel drop data and attributes of a file.
+    /// Makes the kernel drop the data and attributes of a file.
     pub async fn drop_pages(&self, inode: InodeId) {
         CacheListener::guard(self, inode).drop_pages().await;
     }
@@ -142,13 +153,14 @@ impl CacheListener for KernelCache {
     }
 }
 
-/// Keeps the caches of one file from being used while it lives.
+/// Keeps the kernel from the use of its caches of one file, until the guard is dropped.
 struct Guard {
     cache: KernelCache,
     inode: InodeId,
-    /// The kernel may have more than was served since it dropped everything.
+    /// The next round drops the whole file, not only the ranges on record.
     whole: bool,
-    /// For another mount, what mappings have goes too, also what they read while the kernel dropped.
+    /// For a change by another mount, pages of mappings are dropped too. This includes pages that
+    /// they read while the kernel dropped others.
     changer: Changer,
 }
 
@@ -174,7 +186,7 @@ impl Guard {
             let waits: Vec<_> = ranges.into_iter().map(|range| inner.invalidator.tell(range)).collect();
             let all = async {
                 for wait in waits {
-                    // Nobody tells any more once the mount is gone.
+                    // An error means that the mount has ended, and no thread notifies the kernel.
                     let _ = wait.await;
                 }
                 Ok(())

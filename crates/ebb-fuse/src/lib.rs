@@ -1,7 +1,7 @@
 //! The mount: it answers the kernel's FUSE requests through Ebb's client library.
 //!
-//! What it never does:
-//! - decide what data or names are: the client and the master do;
+//! It never does the following:
+//! - decide about data or names: the client and the master do;
 //! - keep state that outlives the process;
 //! - answer a request twice, or leave one unanswered.
 //!
@@ -33,8 +33,9 @@
 //!
 //! Reading order: [`vfs`], `abi/request`, `server`, `session`, `mount`.
 
-// This crate is the machine's rim: it opens /dev/fuse, reads /proc and /sys, and its threads block in the kernel,
-// where no virtual world can reach. What it does with time and tasks still goes through the runtime.
+// This crate is the border to the real machine. It opens /dev/fuse and reads /proc and /sys, and
+// its threads block in the kernel, outside any virtual world. Its use of time and tasks still
+// goes through the runtime.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod abi;

@@ -24,28 +24,37 @@ use crate::server::Server;
 use crate::session::{Session, handshake};
 use crate::vfs::{EntryDetail, Vfs};
 
-/// How a mount behaves.
+/// Options of a mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// Nothing can be changed through it.
+    /// The mount refuses every change.
     pub read_only: bool,
-    /// Other users may use it. Root always may; others need `user_allow_other` in `/etc/fuse.conf`.
+    /// Other users may use the mount. Root may always set this option.
+    /// A mount made by another user needs `user_allow_other` in `/etc/fuse.conf`.
     pub allow_other: bool,
-    /// Programs on the mount may run with their owner's rights (set-user-id, set-group-id, capabilities). Otherwise these bits
-    /// are kept and shown, and the kernel ignores them: a peer that can set modes would be root on every host that mounts.
+    /// Programs on the mount may run with their owner's rights (set-user-id, set-group-id,
+    /// capabilities).
+    ///
+    /// Without this option these bits are stored and shown, but the kernel ignores them. Otherwise
+    /// a peer that can set modes would be root on every host with a mount.
     pub allow_suid: bool,
-    /// Device files on the mount open devices of this host. Otherwise they can be made and seen, and not opened.
+    /// Device files on the mount open devices of this host. Without this option they can be made
+    /// and listed, but not opened.
     pub allow_devices: bool,
-    /// How long the kernel may believe a name without asking, whatever happens. Zero: for as long as the client may keep
-    /// it, so that mounts on all hosts see a change at once.
+    /// Minimum time for which the kernel may use a name without a request, even if it changes.
+    ///
+    /// Zero: the kernel uses a name only for as long as the client may cache it. Then mounts on all
+    /// hosts see a change at once.
     pub entry_timeout: Duration,
-    /// The same for attributes.
+    /// The same minimum time for attributes.
     pub attr_timeout: Duration,
-    /// Threads that read requests; work beyond their first step runs on the runtime's threads.
+    /// Number of threads that read requests. After its first waiting point, a request runs on the
+    /// runtime's threads.
     pub threads: usize,
-    /// Bytes of one write request, at most 1 MiB unless the kernel's limit on pages was raised.
+    /// Maximum size of one write request in bytes. It is at most 1 MiB unless the kernel's limit on
+    /// pages was raised.
     pub max_write: u32,
-    /// Bytes that the kernel reads ahead; it takes more than 128 KiB only from root.
+    /// Bytes that the kernel reads ahead. Only root can set more than 128 KiB.
     pub readahead_bytes: u64,
 }
 
@@ -66,8 +75,10 @@ impl Default for MountOptions {
     }
 }
 
-/// A mounted file system. Dropping it does not unmount; a process that ends leaves a stale mount behind, which the
-/// next [`mount`] at the same place, or [`unmount`], clears.
+/// A mounted file system. A drop of this value does not unmount.
+///
+/// A process that ends without an unmount leaves a stale mount behind. The next [`mount`] at the
+/// same place, or [`unmount`], clears the stale mount.
 #[derive(Debug)]
 pub struct Mount {
     path: PathBuf,
@@ -75,10 +86,14 @@ pub struct Mount {
     outcome: watch::Receiver<Option<Result<()>>>,
 }
 
-/// Mounts what `client` sees at `mountpoint`. The mount owns the session: it disconnects the client when it ends.
+/// Mounts the file system of `client` at `mountpoint`.
+///
+/// The mount owns the session: it disconnects the client at its end.
 ///
 /// # Errors
-/// A mount point that does not exist, is no directory or is a mount of Ebb already; no FUSE here, or not permitted.
+/// - The mount point does not exist, is no directory, or is a mount of Ebb already.
+/// - This host has no FUSE.
+/// - The user may not mount.
 pub async fn mount(runtime: &Runtime, client: Client, options: MountOptions, mountpoint: &Path) -> Result<Mount> {
     let listening = client.clone();
     mount_vfs(runtime, Arc::new(ClientVfs::new(client)), options, mountpoint, |caches| {
@@ -87,7 +102,10 @@ pub async fn mount(runtime: &Runtime, client: Client, options: MountOptions, mou
     .await
 }
 
-/// Mounts any [`Vfs`]. `listen` is handed what must hear of changes by others, before the first request comes.
+/// Mounts any [`Vfs`].
+///
+/// `listen` gets the kernel's caches before the first request arrives. It must pass on changes by
+/// other clients to them.
 pub async fn mount_vfs<V: Vfs>(
     runtime: &Runtime,
     vfs: Arc<V>,
@@ -108,7 +126,7 @@ pub async fn mount_vfs<V: Vfs>(
     let ended = match session.start(connection.devices) {
         Ok(ended) => ended,
         Err(error) => {
-            // What cannot be served must not stay in sight.
+            // A mount that no thread serves must not stay visible.
             kernel::unmount(&path, Unmount::Forcibly)?;
             return Err(error);
         }
@@ -119,7 +137,7 @@ pub async fn mount_vfs<V: Vfs>(
         let served = wait_for_readers(ended, &watched).await;
         let finished = session.finish().await;
         invalidator.close();
-        // Everybody who held the mount may be gone.
+        // Every receiver may be gone.
         let _ = tell.send(Some(served.and(finished)));
     }));
     let (tuned, readahead) = (path.clone(), options.readahead_bytes);
@@ -134,7 +152,7 @@ struct Connection {
     kernel: KernelAbilities,
 }
 
-/// Makes the mount point ready, mounts, shakes hands. Blocks shortly.
+/// Prepares the mount point, mounts, and does the handshake. Blocks for a short time.
 fn connect(mountpoint: &Path, options: &MountOptions) -> Result<(PathBuf, Connection)> {
     let path = make_ready(mountpoint)?;
     let flags = Flags {
@@ -163,9 +181,9 @@ fn connect(mountpoint: &Path, options: &MountOptions) -> Result<(PathBuf, Connec
     }
 }
 
-/// The resolved mount point, freed of a mount whose process is gone.
+/// Resolves the mount point, and unmounts stale mounts there.
 fn make_ready(mountpoint: &Path) -> Result<PathBuf> {
-    /// Mounts of dead processes may lie on top of each other.
+    /// Maximum number of stale mounts on top of each other.
     const STACKED_MAX: usize = 16;
     let path = mountinfo::resolve(mountpoint)?;
     for _ in 0..STACKED_MAX {
@@ -183,8 +201,9 @@ fn make_ready(mountpoint: &Path) -> Result<PathBuf> {
     Err(err!(Busy, "{} is still not connected after {STACKED_MAX} unmounts", path.display()))
 }
 
-/// Returns when the kernel has ended the connection. If it is we who can no longer read, the mount is taken out of
-/// sight, for nobody would answer there.
+/// Returns when the kernel has ended the connection.
+///
+/// If a reader fails instead, the mount is detached by force: no thread would answer its requests.
 async fn wait_for_readers(mut ended: mpsc::UnboundedReceiver<Error>, path: &Path) -> Result<()> {
     let mut outcome = Ok(());
     while let Some(error) = ended.recv().await {
@@ -196,13 +215,15 @@ async fn wait_for_readers(mut ended: mpsc::UnboundedReceiver<Error>, path: &Path
 }
 
 impl Mount {
-    /// Where.
+    /// Path of the mount point.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns when the file system is unmounted, by whomever, and everything is flushed, committed and given back.
+    /// Waits until the file system is unmounted, by any process, and the client has ended.
+    ///
+    /// By then all data are flushed and committed, and all leases are given back.
     pub async fn wait(&self) -> Result<()> {
         let mut outcome = self.outcome.clone();
         match outcome.wait_for(Option::is_some).await {
@@ -214,17 +235,19 @@ impl Mount {
     /// Unmounts and waits as [`Mount::wait`] does.
     ///
     /// # Errors
-    /// `Busy`, naming who uses it: then it is still mounted.
+    /// `Busy`: the mount is in use and stays mounted. The error names the processes that use it.
     pub async fn unmount(&self) -> Result<()> {
         self.end(Unmount::IfUnused).await
     }
 
-    /// For a process that was told to end: unmounts if nobody uses the mount. If somebody does, takes it out of sight,
-    /// writes back what mappings have changed, and cuts open files off: their users get errors, but nothing that was
-    /// written is lost. Waits as [`Mount::wait`] does.
+    /// Unmounts even if the mount is in use, for a process that must end.
+    ///
+    /// First it writes back the changes of mappings. Then it unmounts. If the mount is in use, it
+    /// detaches the mount and cuts off open files. Programs get errors from these files, but no
+    /// written byte is lost. It waits as [`Mount::wait`] does.
     pub async fn stop(&self) -> Result<()> {
         let path = self.path.clone();
-        // Flushing mappings makes requests to ourselves, hence on a thread of its own.
+        // The flush makes requests to this same process, so it needs a thread of its own.
         self.runtime.compute(move || flush_mappings(&path)).await;
         match self.end(Unmount::IfUnused).await {
             Err(error) if error.kind() == ebb_types::ErrorKind::Busy && self.outcome.borrow().is_none() => {
@@ -244,7 +267,7 @@ impl Mount {
     }
 }
 
-/// syncfs(2) on the mount.
+/// Writes back changed mappings with syncfs(2).
 fn flush_mappings(path: &Path) {
     if let Ok(root) = std::fs::File::open(path)
         && let Err(error) = rustix::fs::syncfs(&root)
@@ -253,18 +276,22 @@ fn flush_mappings(path: &Path) {
     }
 }
 
-/// Ends the mount at `path` that another process serves, and returns when that process has given everything back and
-/// ended, so that the cluster may be stopped next. A mount whose process is gone is cleared. Blocks its thread.
+/// Unmounts the mount at `path` that another process serves, and waits for the end of the process.
+///
+/// When this returns, the process has given everything back, so the cluster may be stopped next. A
+/// stale mount is cleared. Blocks the calling thread.
 ///
 /// # Errors
-/// `Invalid`: nothing of Ebb is mounted there. `Busy`: in use; the error names by whom. `Timeout`: unmounted, but the
-/// process has not ended within two minutes.
+/// - `Invalid`: the path is not a mount of Ebb.
+/// - `Busy`: the mount is in use. The error names the processes that use it.
+/// - `Timeout`: it is unmounted, but the process has not ended within two minutes.
 pub fn unmount(path: &Path) -> Result<()> {
     unmount_how(path, Unmount::IfUnused)
 }
 
-/// As [`unmount`], but takes a mount in use out of sight; the process ends when its last file is closed, which is not
-/// waited for.
+/// Detaches the mount at `path` even if it is in use, and does not wait.
+///
+/// The process ends when its last file is closed.
 pub fn unmount_lazily(path: &Path) -> Result<()> {
     unmount_how(path, Unmount::Lazily)
 }
@@ -275,8 +302,8 @@ fn unmount_how(path: &Path, how: Unmount) -> Result<()> {
         PointState::Stale => kernel::unmount(&path, Unmount::Lazily),
         PointState::Free => Err(err!(Invalid, "{} is not a mount of Ebb", path.display())),
         PointState::Serving { pid } => {
-            // Opened while it is known to live, so that its number cannot mean another process. Our own cannot be
-            // waited for.
+            // The descriptor is opened before the unmount, while the process lives.
+            // So its number cannot mean another process. We cannot wait for our own process.
             let process = Pid::from_raw(pid as i32).filter(|_| how == Unmount::IfUnused && pid != std::process::id());
             let process = process.and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok());
             kernel::unmount(&path, how)?;

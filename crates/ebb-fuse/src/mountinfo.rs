@@ -1,4 +1,4 @@
-//! What is mounted where: `/proc/self/mountinfo` (proc_pid_mountinfo(5)) and the state of one mount point.
+//! The mount table `/proc/self/mountinfo` (proc_pid_mountinfo(5)), and the state of a mount point.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,13 +14,13 @@ use rustix::buffer::spare_capacity;
 
 use crate::server::PID_XATTR;
 
-/// Type by which our mounts are told from others.
+/// File system type that distinguishes mounts of Ebb from others.
 pub const FS_TYPE: &str = "fuse.ebb";
 
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountEntry {
-    /// Where.
+    /// Path of the mount point.
     pub path: PathBuf,
     /// Type of the file system.
     pub fs_type: String,
@@ -66,22 +66,24 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// How a mount point looks.
+/// State of a mount point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PointState {
     /// A directory on which something may be mounted.
     Free,
     /// A mount of Ebb that process `pid` serves.
     Serving {
-        /// As the process sees itself.
+        /// Process id, as the process itself sees it.
         pid: u32,
     },
     /// A mount whose process is gone: "Transport endpoint is not connected".
     Stale,
 }
 
-/// The absolute path without links. Asks nothing of what is mounted there: it may be dead, or wait for a cluster that
-/// is.
+/// The absolute path without links.
+///
+/// This makes no request to a file system that is mounted there. Its process may be dead, or may
+/// wait for a dead cluster.
 pub fn resolve(path: &Path) -> Result<PathBuf> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => {
@@ -90,7 +92,7 @@ pub fn resolve(path: &Path) -> Result<PathBuf> {
         _ => Error::from_io(&error, format!("mount point {}", path.display())),
     };
     match (fs::read_link(path), path.file_name()) {
-        // EINVAL: it is there, and no link.
+        // EINVAL: the path exists, and is no link.
         (Err(error), Some(name)) if error.kind() == io::ErrorKind::InvalidInput => {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             fs::canonicalize(parent).map(|parent| parent.join(name)).map_err(failed)
@@ -99,7 +101,7 @@ pub fn resolve(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Looks at a resolved mount point.
+/// Reads the state of a resolved mount point.
 pub fn read_state(path: &Path) -> Result<PointState> {
     let mut value = Vec::with_capacity(32);
     match rustix::fs::getxattr(path, PID_XATTR, spare_capacity(&mut value)) {
@@ -110,7 +112,7 @@ pub fn read_state(path: &Path) -> Result<PointState> {
                 .ok_or_else(|| err!(Protocol, "the mount at {} does not tell a process number", path.display()));
         }
         Err(error) if is_disconnected(&error.into()) => return Ok(PointState::Stale),
-        // No such attribute: not ours.
+        // The attribute does not exist: the mount is not ours.
         Err(_) => {}
     }
     match fs::metadata(path) {
@@ -126,10 +128,11 @@ fn is_disconnected(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED))
 }
 
-/// Some of the processes that keep a mount busy, by name and number, for a person: those that are found within `span`.
+/// Names and ids of some processes that keep a mount busy, for messages. The search takes `span`
+/// at most.
 ///
-/// A process that is being started is locked by the kernel until the copies of its parent's files are flushed and closed. If one of
-/// them lies on a mount that does not answer, looking at that process waits as long.
+/// The kernel locks a starting process until its copies of its parent's files are flushed and
+/// closed. If such a file is on a mount that does not answer, a look at the process waits as long.
 #[must_use]
 pub fn users_of(path: &Path, span: Duration) -> String {
     const SHOWN_MAX: usize = 4;
@@ -144,7 +147,7 @@ pub fn users_of(path: &Path, span: Duration) -> String {
     std::iter::from_fn(next).take(SHOWN_MAX).collect::<Vec<_>>().join(", ")
 }
 
-/// Tells `tell` of each, until it has heard enough.
+/// Calls `tell` with each process, until `tell` ends the search.
 fn find_users(path: &Path, tell: &mut dyn FnMut(String) -> bool) {
     let Ok(processes) = fs::read_dir("/proc") else { return };
     for process in processes.flatten() {

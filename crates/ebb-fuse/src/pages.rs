@@ -1,7 +1,9 @@
-//! What the kernel may have in its page cache, as plain state: which requests it served, which files change.
+//! The possible contents of the kernel's page cache, as plain state.
 //!
-//! The kernel cannot be asked. But it reads only what this process served, through descriptors that were opened to read
-//! by way of the cache, and it is known when it was made to drop everything.
+//! The kernel has no call that lists its pages. But every page comes from a read that this process
+//! served, and this process knows when it made the kernel drop pages. So the state has:
+//! - the ranges that were served since then;
+//! - the files that are being changed.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +12,21 @@ use ebb_types::InodeId;
 use crate::abi::init::Mappable;
 use crate::vfs::Access;
 
-/// Files of which something is known: beyond that the kernel is made to drop what nobody has open.
+/// Maximum number of tracked files. Beyond it the kernel is made to drop files that are not open.
 const FILES_MAX: usize = 1 << 16;
-/// Ranges that are told apart; beyond that everything is taken as served.
+/// Maximum number of ranges of a file. Beyond it the whole file counts as served.
 const RANGES_MAX: usize = 16;
 
-/// How a descriptor goes to its file.
+/// Path of reads and writes through a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// Reads by way of the page cache.
+    /// Through the page cache.
     Cached,
-    /// Around it, each read and write to this process.
+    /// Around the page cache: each read and write is a request to this process.
     Direct,
 }
 
-/// Who changes a file.
+/// Origin of a change to a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Changer {
     /// A program on this mount.
@@ -33,7 +35,7 @@ pub enum Changer {
     OtherMount,
 }
 
-/// What may have been put into the page cache since it was last made to drop.
+/// Ranges that may have entered the page cache since the kernel last dropped its pages.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Served {
     /// Nothing.
@@ -65,13 +67,13 @@ impl Served {
 
 #[derive(Debug, Default)]
 struct File {
-    /// Descriptors that read by way of the cache.
+    /// Number of descriptors that go through the cache.
     cached: usize,
-    /// Descriptors that write.
+    /// Number of descriptors that write.
     writers: usize,
     served: Served,
-    /// The same through descriptors that go around the cache: a mapping puts in what it reads through one, and nobody is told
-    /// that it was a mapping's.
+    /// Ranges that were served through descriptors that go around the cache. A mapping of such a
+    /// descriptor puts pages into the cache, and its reads look like any others.
     around: Served,
     guards: usize,
 }
@@ -86,18 +88,20 @@ impl File {
     }
 }
 
-/// All files of which anything is known.
+/// All tracked files.
 #[derive(Debug, Default)]
 pub struct Pages {
     files: BTreeMap<InodeId, File>,
 }
 
 impl Pages {
-    /// Decides how a new descriptor goes that asked to go `asked`, and counts it. A kernel that maps cached files only
-    /// gets what was asked for.
+    /// Chooses the way of a new descriptor, and counts the descriptor.
     ///
-    /// Who writes goes around: the kernel changes cached pages before it asks, so that other programs here would see
-    /// what nobody else can see yet, and what may fail. And so does who opens a file that is open for writing here.
+    /// If the kernel can map only cached files, the answer is `asked`. Otherwise these descriptors
+    /// go around the cache:
+    /// - A descriptor that writes. The kernel changes cached pages before it sends the write. Other
+    ///   programs on this host would see bytes that no other host sees, and the write may fail.
+    /// - A descriptor of a file that is open for writing here, or is being changed.
     pub fn open(&mut self, inode: InodeId, access: Access, asked: Way, maps: Mappable) -> Way {
         let file = self.entry(inode);
         file.writers += usize::from(access.writes());
@@ -107,7 +111,8 @@ impl Pages {
         way
     }
 
-    /// A descriptor is gone. Returns a file whose pages the kernel had better drop, as too many are kept.
+    /// Uncounts a closed descriptor. If too many files are tracked, returns one that is not in use,
+    /// whose pages the kernel should drop.
     pub fn close(&mut self, inode: InodeId, access: Access, way: Way) -> Option<InodeId> {
         let file = self.entry(inode);
         file.writers = file.writers.saturating_sub(usize::from(access.writes()));
@@ -120,7 +125,7 @@ impl Pages {
         self.files.iter().find(|(_, file)| unused(file)).map(|(inode, _)| *inode)
     }
 
-    /// A read through a descriptor that goes this way is being answered.
+    /// Records the range of a read that is about to be answered.
     pub fn serve(&mut self, inode: InodeId, way: Way, offset: u64, len: u64) {
         let file = self.entry(inode);
         match way {
@@ -129,13 +134,15 @@ impl Pages {
         }
     }
 
-    /// Whether the kernel may have, or get, pages of a file: a change of it needs a guard.
+    /// Whether the kernel may have pages of a file, or get them. Then a change needs a guard.
     pub fn may_have(&self, inode: InodeId) -> bool {
         self.files.get(&inode).is_some_and(|file| file.cached > 0 || file.served != Served::Nothing)
     }
 
-    /// What was served so far; the kernel is about to drop it. For another mount also what went around the cache. A
-    /// change by this mount needs not ask for that, for the kernel looks through mappings before it writes around them.
+    /// Takes the served ranges, which the kernel is about to drop.
+    ///
+    /// For a change by another mount they include the ranges that went around the cache. A change
+    /// by this mount leaves those out: the kernel checks mappings before it writes around them.
     pub fn take_served(&mut self, inode: InodeId, changer: Changer) -> Served {
         let Some(file) = self.files.get_mut(&inode) else { return Served::Nothing };
         let mut served = std::mem::take(&mut file.served);
@@ -146,12 +153,12 @@ impl Pages {
         served
     }
 
-    /// From now on who begins to read waits.
+    /// Adds a guard. While a file has one, a program that begins to read waits.
     pub fn guard(&mut self, inode: InodeId) {
         self.entry(inode).guards += 1;
     }
 
-    /// One guard less. True: it was the last.
+    /// Removes a guard. True: it was the last one.
     pub fn unguard(&mut self, inode: InodeId) -> bool {
         let file = self.entry(inode);
         file.guards -= 1;
@@ -160,7 +167,7 @@ impl Pages {
         last
     }
 
-    /// Whether who begins to read waits.
+    /// Whether the file has a guard, so that a program that begins to read waits.
     pub fn is_guarded(&self, inode: InodeId) -> bool {
         self.files.get(&inode).is_some_and(|file| file.guards > 0)
     }

@@ -1,4 +1,5 @@
-//! What is done with each request: the kernel's words in, calls of the [`Vfs`], the kernel's words out.
+//! Carries out each request: it turns the request into calls of the [`Vfs`], and their results into
+//! the body of the reply.
 
 mod complaint;
 mod files;
@@ -24,11 +25,12 @@ use crate::vfs::{Attr, Vfs};
 use files::OpenFiles;
 use locks::LockOwners;
 
-/// Extended attribute of the root that tells which process serves the mount: its number, in decimal.
+/// Extended attribute of the root with the id of the process that serves the mount, in decimal.
 ///
-/// The process answers it without asking the cluster. The kernel checks no permission, and so asks for no attributes,
-/// for names that begin with `system.` (`xattr_permission`). So it tells a mount that serves from one that is dead,
-/// whatever the cluster does.
+/// It distinguishes a served mount from a stale one, even if the cluster does not answer:
+/// - The process answers it without a request to the cluster.
+/// - For names that begin with `system.` the kernel checks no permission (`xattr_permission`), and
+///   so requests no attributes.
 pub const PID_XATTR: &str = "system.ebb.mount.pid";
 
 /// One mounted file system.
@@ -43,8 +45,10 @@ pub struct Server<V> {
 }
 
 impl<V: Vfs> Server<V> {
-    /// A server of `vfs`, whose answers the kernel may keep for `least` at any rate, and longer as the file system
-    /// says and as far as `kernel` can be made to drop them.
+    /// A server of `vfs`.
+    ///
+    /// The kernel may keep its answers for at least `least`. It may keep them longer if the file
+    /// system allows it, and if the kernel can be made to drop them.
     pub fn new(vfs: Arc<V>, least: Validity, kernel: KernelAbilities, caches: KernelCache) -> Self {
         Self {
             vfs,
@@ -57,7 +61,7 @@ impl<V: Vfs> Server<V> {
         }
     }
 
-    /// Does what is asked; the body of the reply.
+    /// Carries out a request, and returns the body of the reply.
     pub async fn perform(&self, header: &Header, request: Request) -> Result<Bytes> {
         let (name, about) = (complaint::name_of(&request), gone::About::of(&request));
         let done = self.dispatch(header, request).await.map_err(|error| about.told(error));
@@ -72,12 +76,12 @@ impl<V: Vfs> Server<V> {
             Request::File(request) => self.on_file(header, request).await,
             Request::Lock(LockRequest::GetLock(lock)) => self.test_lock(header, lock).await,
             Request::Lock(LockRequest::SetLock { lock, if_locked }) => self.set_lock(header, lock, if_locked).await,
-            // Dealt with where they are read.
+            // The session handles these itself, except DESTROY, which needs only an empty reply.
             Request::Control(_) => Ok(Bytes::new()),
         }
     }
 
-    /// The mount is gone: closes what programs had open, and gives everything back.
+    /// Closes all open files and shuts the file system down, at the end of the mount.
     pub async fn shut_down(&self) -> Result<()> {
         self.interrupts.close();
         for file in self.files.take_all() {
@@ -87,17 +91,18 @@ impl<V: Vfs> Server<V> {
     }
 }
 
-/// The error number for the kernel.
+/// The error number that the kernel gets for `error`.
 pub fn errno(error: &Error) -> i32 {
     match error.kind() {
         kind if kind < ErrorKind::StaleEpoch => error.errno(),
         ErrorKind::Timeout => libc::ETIMEDOUT,
-        // Not the kind's own number: ENOTCONN would say that the mount is dead, EAGAIN that asking again will do.
+        // Not the kind's own number. ENOTCONN would mean that the mount is dead, and EAGAIN that a
+        // retry is enough.
         _ => libc::EIO,
     }
 }
 
-/// Credentials for a change, which is checked again behind the kernel.
+/// Credentials for a change. The file system checks a change again after the kernel.
 fn caller(header: &Header) -> ebb_types::Credentials {
     credentials::with_groups(header)
 }

@@ -1,7 +1,8 @@
-//! The life of a mount's connection: handshake, threads that read requests, tasks that answer them, the end.
+//! The life of a mount's connection: handshake, reader threads, tasks that answer, and the end.
 //!
-//! A reader thread takes a request and runs it up to its first waiting point; what is not answered by then goes on as
-//! a task of the runtime. So answers from caches cost no change of thread, and nothing that waits holds a reader up.
+//! A reader thread takes a request and runs it up to its first waiting point. An unanswered request
+//! then goes on as a task of the runtime. So an answer from a cache costs no change of thread, and
+//! a request that waits does not block a reader.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,18 +21,20 @@ use crate::device::{Device, Received};
 use crate::server::{Server, errno};
 use crate::vfs::{EntryDetail, IfLocked, Vfs};
 
-/// Requests under way, in units: one for each, and one more for each 64 KiB that it reads or writes.
+/// Maximum of requests under way, in units. A request counts one unit, and one more for each
+/// 64 KiB that it reads or writes.
 const UNITS: u32 = 4096;
-/// Bytes for which a request counts once more.
+/// Number of bytes for which a request counts one more unit.
 const UNIT_BYTES: usize = 64 << 10;
-/// Room beside the data of a WRITE for its headers.
+/// Bytes of a message for the headers of a WRITE, beside its data.
 const HEADER_ROOM: usize = 4096;
-/// Messages with so much in them keep the buffer that they were read into; others are copied out of it.
+/// Minimum size of a message that keeps its read buffer. Smaller messages are copied out of it.
 const HAND_OVER_MIN: usize = 64 << 10;
-/// How long the end of a mount waits for requests under way: longer than the deadline of any.
+/// How long the end of a mount waits for requests under way. It is longer than any deadline of
+/// a request.
 const DRAIN_MAX: Duration = Duration::from_secs(40);
 
-/// Shakes hands on a fresh connection.
+/// Does the handshake on a new connection.
 pub fn handshake(device: &Device, max_write: u32, listings: EntryDetail) -> Result<init::Agreement> {
     let mut buffer = Vec::with_capacity(max_write as usize + HEADER_ROOM);
     if device.receive(&mut buffer)? == Received::Unmounted {
@@ -49,7 +52,7 @@ pub fn handshake(device: &Device, max_write: u32, listings: EntryDetail) -> Resu
     agreed
 }
 
-/// What the readers share.
+/// State that the readers share.
 pub struct Session<V> {
     server: Arc<Server<V>>,
     runtime: Runtime,
@@ -65,8 +68,9 @@ impl<V: Vfs> Session<V> {
         Arc::new(Self { server, runtime, tokio: Handle::current(), units, max_write })
     }
 
-    /// Starts a reader for each of `devices`; the receiver ends when all have ended, after one error for each reader
-    /// that ended badly.
+    /// Starts a reader for each of `devices`.
+    ///
+    /// The receiver gets one error for each reader that fails. It ends when all readers have ended.
     pub fn start(self: &Arc<Self>, devices: Vec<Arc<Device>>) -> Result<mpsc::UnboundedReceiver<Error>> {
         let (ended, wait) = mpsc::unbounded_channel();
         for (number, device) in devices.into_iter().enumerate() {
@@ -75,7 +79,7 @@ impl<V: Vfs> Session<V> {
                 .name(format!("ebb-fuse-{number}"))
                 .spawn(move || {
                     if let Err(error) = this.read(&device) {
-                        // Nobody waits for a mount that is being abandoned.
+                        // No task receives errors of an abandoned mount.
                         let _ = ended.send(error);
                     }
                 })
@@ -94,7 +98,8 @@ impl<V: Vfs> Session<V> {
             } else {
                 Bytes::copy_from_slice(&buffer)
             };
-            // A bug met by one request must not take the reader with it, as it would not take a task's runtime.
+            // A panic in one request must not end the reader, just as a panic in a task does not
+            // end the runtime.
             if catch_unwind(AssertUnwindSafe(|| self.accept(device, message))).is_err() {
                 tracing::error!("a request met a bug and was answered with EIO");
             }
@@ -110,7 +115,7 @@ impl<V: Vfs> Session<V> {
         let answer = Answer { device: Arc::clone(device), header, given: false };
         match request::parse(&header, message) {
             Ok(Request::Control(ControlRequest::Forget)) => answer.none(),
-            // The kernel stops asking.
+            // After ENOSYS the kernel does not send this kind of request again.
             Ok(Request::Control(ControlRequest::Unknown)) => answer.refuse(libc::ENOSYS),
             Ok(Request::Control(ControlRequest::Interrupt { unique })) => {
                 self.server.interrupts.interrupt(unique);
@@ -126,7 +131,8 @@ impl<V: Vfs> Session<V> {
             0 => None,
             units => match Arc::clone(&self.units).try_acquire_many_owned(units) {
                 Ok(permit) => Some(permit),
-                // Full: this reader takes nothing more until there is room. The semaphore is never closed.
+                // No units are free: this reader takes no more requests until there are.
+                // The semaphore is never closed.
                 Err(_) => self.tokio.block_on(Arc::clone(&self.units).acquire_many_owned(units)).ok(),
             },
         };
@@ -138,7 +144,7 @@ impl<V: Vfs> Session<V> {
         });
     }
 
-    /// After the last reader: lets requests under way end, then gives everything back.
+    /// Waits for requests under way, then gives everything back. Called after the last reader ends.
     pub async fn finish(&self) -> Result<()> {
         self.server.interrupts.close();
         let drained = self
@@ -155,7 +161,8 @@ impl<V: Vfs> Session<V> {
     }
 }
 
-/// What a request counts for. Waits for locks count nothing: the unlock that ends them must find room.
+/// Number of units of a request. A wait for a lock counts 0, so that the unlock that ends the wait
+/// finds free units.
 fn units_of(request: &Request) -> u32 {
     let bytes = match request {
         Request::Lock(LockRequest::SetLock { if_locked: IfLocked::Wait, .. }) => return 0,
@@ -166,7 +173,7 @@ fn units_of(request: &Request) -> u32 {
     (1 + bytes / UNIT_BYTES).min(UNITS as usize / 2) as u32
 }
 
-/// The duty to answer a request: whatever happens to the work, the program that waits gets an answer.
+/// Duty to answer a request. If it is dropped without an answer, the waiting program gets EIO.
 struct Answer {
     device: Arc<Device>,
     header: Header,
@@ -187,7 +194,7 @@ impl Answer {
         self.device.refuse(self.header.unique, errno);
     }
 
-    /// For the few requests that the kernel wants no answer to.
+    /// Ends the duty, for the few requests that have no answer.
     fn none(mut self) {
         self.given = true;
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ebb_client::{Allocate, Client, Handle, Privileges, Seek, SetAttr, SetTime, WriteAt};
 use ebb_runtime::{Runtime, SeededBug};
-use ebb_types::{Credentials, RequestId, Result, SessionId, WallTime, bail};
+use ebb_types::{Attr, Credentials, RequestId, Result, SessionId, WallTime, bail};
 use ebb_wire::pb;
 use ebb_wire::pb::shared_op::{self, Op};
 
@@ -55,7 +55,7 @@ impl Operation {
             }
             Op::Seek(seek) => reply.offset = self.seek(handle, seek).await?,
             Op::Set(set) => {
-                reply.attr = Some(self.set(handle, set).await?);
+                reply.attr = Some(self.set(handle, set).await?.into());
                 self.file.note_changed(self.session);
             }
             Op::Direct(ask) => reply.parts = self.direct(handle, ask).await?,
@@ -189,7 +189,7 @@ impl Operation {
         self.client.seek(handle, seek.offset, what).await
     }
 
-    async fn set(&self, handle: Handle, set: &shared_op::Set) -> Result<pb::Attr> {
+    async fn set(&self, handle: Handle, set: &shared_op::Set) -> Result<Attr> {
         let (Some(credentials), Some(attributes)) = (set.credentials.clone(), &set.attributes) else {
             bail!(Protocol, "attributes are set on somebody's behalf, and which is said")
         };
@@ -225,8 +225,7 @@ fn attributes_of(from: &pb::meta_op::SetAttr) -> SetAttr {
         atime: time(from.atime_ns, from.atime_now),
         mtime: time(from.mtime_ns, from.mtime_now),
         by_handle: from.by_handle,
-        // The client that asks has taken them.
-        privileges: Privileges::OfOpener,
+        privileges: privileges_of(from.kill_privileges),
     }
 }
 

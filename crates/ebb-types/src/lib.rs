@@ -17,7 +17,7 @@ pub mod read_rule;
 pub mod trust;
 pub mod version;
 
-pub use attr::{Credentials, FileKind, NAME_LEN_MAX, WallTime, check_name_len};
+pub use attr::{Attr, Credentials, FileKind, NAME_LEN_MAX, Storage, WallTime, check_name_len};
 pub use copies::{may_lose_by_one_failure, min_copies};
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use geometry::{BLOCK_SIZE_DEFAULT, CHUNK_SIZE, Geometry, METABLOCK_SIZE_DEFAULT, Piece};

@@ -1,8 +1,7 @@
 //! Ids, versions and errors across the edge between plain numbers and types.
 
 use ebb_types::{
-    BootId, Credentials, Epoch, Error, ErrorKind, Geometry, Incarnation, InodeId, MetablockId, NodeId, Version,
-    VolumeId, err,
+    BootId, Credentials, Epoch, Error, ErrorKind, Incarnation, InodeId, MetablockId, NodeId, Version, VolumeId, err,
 };
 
 use crate::pb;
@@ -212,13 +211,5 @@ impl pb::Metablock {
     #[must_use]
     pub fn is_written(&self) -> bool {
         self.min_version() != Version::ZERO
-    }
-}
-
-impl pb::Attr {
-    /// Block and metablock size.
-    #[must_use]
-    pub fn geometry(&self) -> Geometry {
-        Geometry { block_size: self.block_size, metablock_size: self.metablock_size }
     }
 }

@@ -3,9 +3,11 @@
 //! - `proto/` is the source of truth for every message.
 //! - [`frame`] is the fixed header before each message.
 //! - [`method`] assigns the numbers of the calls.
+//! - [`attributes`] converts the attributes of an inode.
 //! - [`convert`] converts ids, versions and errors between messages and types.
 #![forbid(unsafe_code)]
 
+pub mod attributes;
 pub mod convert;
 pub mod frame;
 pub mod method;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use ebb_client::{Handle, HostPower};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{World, WorldOptions};
-use ebb_types::{Error, ErrorKind, FileKind, HostName, InodeId, Result, err};
+use ebb_types::{Attr, Error, ErrorKind, FileKind, Geometry, HostName, InodeId, Result, Storage, err};
 use ebb_wire::pb;
 use parking_lot::Mutex;
 
@@ -93,14 +93,15 @@ impl Namespace {
         }
     }
 
-    fn attr_of(&self, inode: u64) -> Result<pb::Attr> {
+    fn attr_of(&self, inode: u64) -> Result<Attr> {
         let (kind, size) = match self.entries.get(&inode) {
             Some(Entry::File(file)) => (FileKind::File, file.data.len() as u64),
             Some(Entry::Directory(_)) => (FileKind::Directory, 0),
             None => return Err(err!(NotFound, "no inode i{inode}")),
         };
-        let (block_size, metablock_size) = (BLOCK, METABLOCK);
-        Ok(pb::Attr { inode, kind: kind.raw(), size, block_size, metablock_size, ..Default::default() })
+        let geometry = Geometry { block_size: BLOCK, metablock_size: METABLOCK };
+        let storage = Storage { geometry, ..Storage::default() };
+        Ok(Attr { size, storage, ..Attr::empty(InodeId::new(inode), kind) })
     }
 
     pub fn metablocks(&self, inode: u64) -> Vec<pb::Metablock> {
@@ -155,12 +156,12 @@ pub fn words(data: &[u8]) -> u64 {
 pub struct FakeTree(pub Arc<Namespace>);
 
 impl Tree for FakeTree {
-    async fn resolve(&self, path: &[u8]) -> Result<pb::Attr> {
+    async fn resolve(&self, path: &[u8]) -> Result<Attr> {
         let inode = std::str::from_utf8(path).unwrap().trim_start_matches('/').parse().unwrap_or(1);
         self.0.attr_of(inode)
     }
 
-    async fn wait_until_committed(&self, inode: InodeId) -> Result<pb::Attr> {
+    async fn wait_until_committed(&self, inode: InodeId) -> Result<Attr> {
         self.0.attr_of(inode.raw())
     }
 
@@ -175,13 +176,13 @@ impl Tree for FakeTree {
             // Only the beginning of a long map comes along.
             let mut metablocks: Vec<_> = self.0.metablocks(*inode).into_iter().take(2).collect();
             // Every third file is being written, and nothing of it is recorded yet.
-            let unsettled = inode.is_multiple_of(3) && attr.kind == FileKind::File.raw();
+            let unsettled = inode.is_multiple_of(3) && attr.kind == FileKind::File;
             if unsettled {
                 attr.size = 0;
                 metablocks.clear();
             }
-            let (name, kind) = (name.clone().into_bytes(), attr.kind);
-            pb::DirEntry { name, inode: *inode, kind, cookie, attr: Some(attr), metablocks, unsettled }
+            let (name, kind) = (name.clone().into_bytes(), attr.kind.raw());
+            pb::DirEntry { name, inode: *inode, kind, cookie, attr: Some(attr.into()), metablocks, unsettled }
         });
         let entries: Vec<_> = entries.collect();
         let is_last = cookie as usize + entries.len() >= names.len();

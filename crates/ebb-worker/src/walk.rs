@@ -5,7 +5,7 @@ use std::future::Future;
 
 use ebb_client::{Access, Client, HostPower};
 use ebb_runtime::Runtime;
-use ebb_types::{Credentials, ErrorKind, FileKind, HostName, InodeId, Result, bail};
+use ebb_types::{Attr, Credentials, ErrorKind, FileKind, HostName, InodeId, Result, bail};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetMap, Op, ReadDir};
 use tokio::sync::mpsc;
@@ -23,9 +23,9 @@ const QUEUE_LEN: usize = 4;
 /// The namespace, as a walk needs it.
 pub trait Tree: Clone + Send + Sync + 'static {
     /// The attributes of the file at a path.
-    fn resolve(&self, path: &[u8]) -> impl Future<Output = Result<pb::Attr>> + Send;
+    fn resolve(&self, path: &[u8]) -> impl Future<Output = Result<Attr>> + Send;
     /// Attributes of a file when everything that was written to it is committed, so that its map is complete.
-    fn wait_until_committed(&self, inode: InodeId) -> impl Future<Output = Result<pb::Attr>> + Send;
+    fn wait_until_committed(&self, inode: InodeId) -> impl Future<Output = Result<Attr>> + Send;
     /// Entries after `cookie`, with attributes and maps; true: these are the last.
     fn read_dir(&self, inode: InodeId, cookie: u64) -> impl Future<Output = Result<(Vec<pb::DirEntry>, bool)>> + Send;
     /// Metablocks from `first_index` on; true: these are the last.
@@ -48,11 +48,11 @@ pub struct ClientTree {
 }
 
 impl Tree for ClientTree {
-    async fn resolve(&self, path: &[u8]) -> Result<pb::Attr> {
+    async fn resolve(&self, path: &[u8]) -> Result<Attr> {
         self.client.resolve(&self.credentials, path).await
     }
 
-    async fn wait_until_committed(&self, inode: InodeId) -> Result<pb::Attr> {
+    async fn wait_until_committed(&self, inode: InodeId) -> Result<Attr> {
         // A read lease is granted when a writer has flushed, synced and committed; recoveries are waited for.
         let (handle, attr) = self.client.open(&self.credentials, inode, Access::Read).await?;
         self.client.close(handle).await;
@@ -134,10 +134,10 @@ impl<T: Tree> Walker<T> {
 
     async fn walk(&mut self, path: &[u8]) -> Result<()> {
         let attr = self.tree.resolve(path).await?;
-        match FileKind::from_raw(attr.kind) {
-            Some(FileKind::Directory) => self.directories.push((InodeId::new(attr.inode), 0)),
-            Some(FileKind::File) => {
-                let attr = self.tree.wait_until_committed(InodeId::new(attr.inode)).await?;
+        match attr.kind {
+            FileKind::Directory => self.directories.push((attr.inode, 0)),
+            FileKind::File => {
+                let attr = self.tree.wait_until_committed(attr.inode).await?;
                 let file = complete(&self.tree, attr, Vec::new()).await?;
                 let _ = self.found.send(Ok(vec![file])).await;
             }
@@ -187,7 +187,7 @@ async fn read_page(tree: &impl Tree, inode: InodeId, cookie: u64) -> Result<Page
         match (FileKind::from_raw(entry.kind), entry.attr) {
             (Some(FileKind::Directory), _) => page.directories.push((InodeId::new(entry.inode), 0)),
             (Some(FileKind::File), Some(attr)) => {
-                let attr = pb::Attr { inode: entry.inode, ..attr };
+                let attr = Attr::try_from(attr)?;
                 let is_settled = !entry.unsettled && !attr.size_unknown;
                 match find(tree, attr, is_settled, entry.metablocks).await {
                     Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale) => {}
@@ -203,22 +203,22 @@ async fn read_page(tree: &impl Tree, inode: InodeId, cookie: u64) -> Result<Page
 }
 
 /// A listed file with its whole map. One that is being written is settled first: its map was behind.
-async fn find(tree: &impl Tree, attr: pb::Attr, is_settled: bool, metablocks: Vec<pb::Metablock>) -> Result<FoundFile> {
+async fn find(tree: &impl Tree, attr: Attr, is_settled: bool, metablocks: Vec<pb::Metablock>) -> Result<FoundFile> {
     if is_settled {
         return complete(tree, attr, metablocks).await;
     }
-    let attr = tree.wait_until_committed(InodeId::new(attr.inode)).await?;
+    let attr = tree.wait_until_committed(attr.inode).await?;
     complete(tree, attr, Vec::new()).await
 }
 
 /// A file with its whole map, of which `metablocks` are the beginning.
-async fn complete(tree: &impl Tree, attr: pb::Attr, metablocks: Vec<pb::Metablock>) -> Result<FoundFile> {
-    let inode = InodeId::new(attr.inode);
+async fn complete(tree: &impl Tree, attr: Attr, metablocks: Vec<pb::Metablock>) -> Result<FoundFile> {
+    let inode = attr.inode;
     let mut file = FoundFile {
         inode: inode.raw(),
         size: attr.size,
-        block_size: attr.block_size,
-        metablock_size: attr.metablock_size,
+        block_size: attr.storage.geometry.block_size,
+        metablock_size: attr.storage.geometry.metablock_size,
         metablocks,
     };
     if map_may_go_on(&file) {

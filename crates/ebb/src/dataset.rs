@@ -254,8 +254,8 @@ fn value_name(value: impl ValueEnum) -> String {
 async fn find(client: &ebb_client::Client, path: &EbbPath) -> Result<pb::Dataset> {
     let attr = client.resolve(&admin::credentials(), path.as_bytes()).await.map_err(|error| explain(error, path))?;
     let all = datasets(client).await?;
-    let Some(dataset) = all.into_iter().find(|dataset| dataset.id == attr.dataset) else {
-        bail!(Internal, "{path} names dataset {}, which is not listed", attr.dataset);
+    let Some(dataset) = all.into_iter().find(|dataset| dataset.id == attr.storage.dataset.raw()) else {
+        bail!(Internal, "{path} names dataset {}, which is not listed", attr.storage.dataset.raw());
     };
     Ok(dataset)
 }

@@ -15,8 +15,7 @@ use ebb_cli::output::Output;
 use ebb_cli::path::{EbbPath, explain};
 use ebb_cli::{Context, admin};
 use ebb_client::{Access, Client, NewName, Rename, RenameMode};
-use ebb_types::{Credentials, FileKind, HostName, InodeId, Result, bail, err};
-use ebb_wire::pb;
+use ebb_types::{Attr, Credentials, FileKind, HostName, InodeId, Result, bail, err};
 
 /// Unit in which the command line reads and writes: the default block.
 pub const STEP: u32 = 1 << 20;
@@ -178,17 +177,17 @@ impl Session {
     }
 
     /// The inode of an absolute path, links followed.
-    pub async fn resolve(&self, path: &EbbPath) -> Result<pb::Attr> {
+    pub async fn resolve(&self, path: &EbbPath) -> Result<Attr> {
         self.client.resolve(&self.credentials, path.as_bytes()).await.map_err(|error| explain(error, path))
     }
 
     /// The inode of an absolute path, the last link not followed.
-    pub async fn resolve_link(&self, path: &EbbPath) -> Result<pb::Attr> {
+    pub async fn resolve_link(&self, path: &EbbPath) -> Result<Attr> {
         self.client.resolve_link(&self.credentials, path.as_bytes()).await.map_err(|error| explain(error, path))
     }
 
     /// The attributes of an absolute path; none if there is no such name.
-    pub async fn find(&self, path: &EbbPath) -> Result<Option<pb::Attr>> {
+    pub async fn find(&self, path: &EbbPath) -> Result<Option<Attr>> {
         match self.resolve(path).await {
             Ok(attr) => Ok(Some(attr)),
             Err(error) if error.kind() == ebb_types::ErrorKind::NotFound => Ok(None),
@@ -200,22 +199,22 @@ impl Session {
     pub async fn parent<'a>(&self, path: &'a EbbPath) -> Result<(InodeId, &'a [u8])> {
         let (parent, last) = path.split()?;
         let attr = self.resolve(&parent).await?;
-        if kind(&attr) != FileKind::Directory {
+        if attr.kind != FileKind::Directory {
             bail!(NotDirectory, "{parent} is not a directory");
         }
-        Ok((InodeId::new(attr.inode), last))
+        Ok((attr.inode, last))
     }
 
     /// Reads a file from front to back and hands each part on.
     pub async fn read_whole(&self, path: &EbbPath, mut sink: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
         let attr = self.resolve(path).await?;
-        if kind(&attr) == FileKind::Directory {
+        if attr.kind == FileKind::Directory {
             bail!(IsDirectory, "{path} is a directory");
         }
-        if kind(&attr) != FileKind::File {
+        if attr.kind != FileKind::File {
             bail!(Invalid, "{path} is not a regular file");
         }
-        let (handle, _) = self.client.open(&self.credentials, InodeId::new(attr.inode), Access::Read).await?;
+        let (handle, _) = self.client.open(&self.credentials, attr.inode, Access::Read).await?;
         let mut offset = 0;
         let done = loop {
             match self.client.read(handle, offset, STEP).await {
@@ -244,7 +243,7 @@ impl Session {
     /// As cp and mv do: a target that is a directory means "in it, under the same name".
     pub async fn target_in_directory(&self, source: &EbbPath, target: &EbbPath) -> Result<EbbPath> {
         match self.find(target).await? {
-            Some(attr) if kind(&attr) == FileKind::Directory => Ok(target.join(source.last())),
+            Some(attr) if attr.kind == FileKind::Directory => Ok(target.join(source.last())),
             _ => Ok(target.clone()),
         }
     }
@@ -255,7 +254,7 @@ impl Session {
             for part in path.as_bytes().split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
                 at = at.join(part);
                 match self.find(&at).await? {
-                    Some(attr) if kind(&attr) == FileKind::Directory => {}
+                    Some(attr) if attr.kind == FileKind::Directory => {}
                     Some(_) => bail!(NotDirectory, "{at} is not a directory"),
                     None => self.make_dir(&at).await?,
                 }
@@ -281,7 +280,7 @@ impl Session {
             self.client.symlink(&self.credentials, parent, name, target.as_bytes()).await
         } else {
             let target = EbbPath::new(target.as_bytes())?;
-            let inode = InodeId::new(self.resolve_link(&target).await?.inode);
+            let inode = self.resolve_link(&target).await?.inode;
             self.client.link(&self.credentials, inode, parent, name).await
         };
         done.map(drop).map_err(|error| error.context(link))
@@ -292,17 +291,8 @@ impl Session {
         let bits = bits.ok_or_else(|| err!(Invalid, "{mode:?} is not an octal mode like 644"))?;
         let attr = self.resolve(path).await?;
         let set = ebb_client::SetAttr { mode: Some(bits), ..ebb_client::SetAttr::default() };
-        self.client
-            .set_attr(&self.credentials, InodeId::new(attr.inode), set)
-            .await
-            .map(drop)
-            .map_err(|error| error.context(path))
+        self.client.set_attr(&self.credentials, attr.inode, set).await.map(drop).map_err(|error| error.context(path))
     }
-}
-
-/// Type of an inode.
-pub fn kind(attr: &pb::Attr) -> FileKind {
-    FileKind::from_raw(attr.kind).unwrap_or(FileKind::File)
 }
 
 /// The process's umask. It can only be read by setting it.

@@ -6,7 +6,7 @@ use clap::Args;
 use ebb_cli::{Context, admin};
 use ebb_power::PowerPlan;
 use ebb_rpc::Channel;
-use ebb_types::{HostName, InodeId, Result, bail};
+use ebb_types::{HostName, Result, bail};
 use ebb_wire::pb;
 use serde_json::json;
 
@@ -157,10 +157,10 @@ async fn remove(client: &ebb_client::Client, file: &pb::LostFile) -> Result<()> 
     let parent = if parent.is_empty() { "/" } else { parent };
     let parent = client.resolve(&credentials, parent.as_bytes()).await?;
     let found = client.resolve_link(&credentials, file.path.as_bytes()).await?;
-    if found.inode != file.inode {
+    if found.inode.raw() != file.inode {
         bail!(Stale, "{} is another file by now: run fsck again", file.path);
     }
-    client.unlink(&credentials, InodeId::new(parent.inode), name.as_bytes()).await
+    client.unlink(&credentials, parent.inode, name.as_bytes()).await
 }
 
 fn ask(question: &str) -> Result<bool> {

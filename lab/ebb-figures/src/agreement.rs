@@ -149,12 +149,12 @@ impl Data {
             ..Default::default()
         };
         client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
-        let directory = InodeId::new(made.inode);
+        let directory = made.inode;
         let mut handles = Vec::new();
         for file in 0..FILES {
             let (name, access) = (format!("f{file}"), Access::ReadWrite);
             let created = client.create(&root, NewFile::exclusive(directory, name.as_bytes(), access));
-            let (handle, ..) = created.await?;
+            let handle = created.await?.handle;
             for block in 0..BLOCKS_PER_FILE {
                 let bytes = Bytes::from(vec![file as u8; usize::try_from(BLOCK).unwrap_or_default()]);
                 client.write(handle, block * BLOCK, bytes).await?;

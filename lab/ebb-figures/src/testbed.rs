@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client, Handle, NewFile, NewName};
+use ebb_client::{Access, Client, Created, Handle, NewFile, NewName};
 use ebb_power::policy::{Ask, Rotational, Timing, choose};
 use ebb_power::{Battery, Duty, Hardware, PolicyKind, Supply, wall_ms};
 use ebb_runtime::Runtime;
@@ -183,7 +183,7 @@ impl Testbed {
             .client
             .make_dir(&root, NewName { parent: InodeId::ROOT, name: b"data", mode: 0o755, umask: 0 })
             .await?;
-        self.directory = InodeId::new(made.inode);
+        self.directory = made.inode;
         let layout = self.setting.layout;
         let dataset = pb::Dataset {
             path: "/data".to_owned(),
@@ -215,14 +215,14 @@ impl Testbed {
         let homes: Vec<HostName> = home.into_iter().collect();
         let created = client
             .create(&root, NewFile { hosts: &homes, ..NewFile::exclusive(self.directory, name.as_bytes(), access) });
-        let (handle, attr, _) = created.await?;
+        let Created { handle, attr, .. } = created.await?;
         for block in 0..blocks {
             let at = u64::from(block) * self.setting.block_bytes;
             client.write(handle, at, self.block(block as u8)).await?;
         }
         client.fsync(handle).await?;
         client.close(handle).await;
-        Ok(InodeId::new(attr.inode))
+        Ok(attr.inode)
     }
 
     /// Writes new blocks as one of several writers.

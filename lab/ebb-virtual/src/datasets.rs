@@ -66,7 +66,7 @@ pub async fn make(client: &Client, options: &VirtualOptions) -> Result<()> {
 async fn make_dir(client: &Client, parent: InodeId, name: &str) -> Result<InodeId> {
     let made =
         client.make_dir(&Credentials::root(), NewName { parent, name: name.as_bytes(), mode: 0o755, umask: 0 }).await?;
-    Ok(InodeId::new(made.inode))
+    Ok(made.inode)
 }
 
 async fn make_dataset(client: &Client, dataset: pb::Dataset) -> Result<()> {

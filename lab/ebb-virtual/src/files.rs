@@ -5,7 +5,9 @@ use std::future::Future;
 use std::pin::Pin;
 
 use bytes::Bytes;
-use ebb_client::{Access, Allocate, Client, EntryDetail, Handle, IfLocked, Lock, NewFile, Rename, RenameMode, SetAttr};
+use ebb_client::{
+    Access, Allocate, Client, Created, EntryDetail, Handle, IfLocked, Lock, NewFile, Rename, RenameMode, SetAttr,
+};
 use ebb_types::{Credentials, InodeId, Result, SessionId, err};
 use parking_lot::Mutex;
 
@@ -77,16 +79,16 @@ impl ClientFiles {
     pub async fn open_all(client: Client, clients: usize) -> Result<Self> {
         let mut directories = BTreeMap::new();
         let root = client.resolve(&Credentials::root(), b"/run").await?;
-        directories.insert(String::new(), InodeId::new(root.inode));
+        directories.insert(String::new(), root.inode);
         for number in 0..clients {
             let name = directory_of(number);
             let found = client.resolve(&Credentials::root(), format!("/run/{name}").as_bytes()).await?;
-            directories.insert(name, InodeId::new(found.inode));
+            directories.insert(name, found.inode);
         }
         // Not there in most runs: clients that use names make it.
         let names = format!("/run/{NAMES}");
         if let Ok(found) = client.resolve(&Credentials::root(), names.as_bytes()).await {
-            directories.insert(NAMES.to_owned(), InodeId::new(found.inode));
+            directories.insert(NAMES.to_owned(), found.inode);
         }
         Ok(Self { client, directories, open: Mutex::default() })
     }
@@ -129,8 +131,8 @@ impl ClientFiles {
         let root = Credentials::root();
         let (directory, name_there) = self.place(name)?;
         let made = self.client.create(&root, NewFile::or_existing(directory, name_there.as_bytes(), access));
-        let (handle, attr, _) = made.await?;
-        let opened = (handle, InodeId::new(attr.inode));
+        let Created { handle, attr, .. } = made.await?;
+        let opened = (handle, attr.inode);
         // Two workers may open it at one time; both handles are good, and the first is kept.
         Ok(*self.open.lock().entry(name.to_owned()).or_insert(opened))
     }
@@ -245,16 +247,16 @@ impl Files for ClientFiles {
                 let prefix = if directory.is_empty() { String::new() } else { format!("{directory}/") };
                 let mut after = None;
                 loop {
-                    let (entries, is_end) =
+                    let page =
                         self.client.read_dir(&Credentials::root(), *inode, after, 100, EntryDetail::Names).await?;
-                    for entry in entries {
+                    for entry in page.entries {
                         after = Some(entry.cookie);
                         let name = String::from_utf8_lossy(&entry.name).into_owned();
                         if name != "." && name != ".." && !self.directories.contains_key(&name) {
-                            names.push((format!("{prefix}{name}"), entry.inode));
+                            names.push((format!("{prefix}{name}"), entry.inode.raw()));
                         }
                     }
-                    if is_end {
+                    if page.is_last {
                         break;
                     }
                 }

@@ -123,7 +123,7 @@ async fn make(client: &Client, prefix: &str, count: usize) -> Result<Vec<(InodeI
     for number in 0..count {
         let name = format!("{prefix}{number}");
         let made = client.create(&root, NewFile::exclusive(InodeId::ROOT, name.as_bytes(), access)).await?;
-        files.push((InodeId::new(made.1.inode), made.0));
+        files.push((made.attr.inode, made.handle));
     }
     Ok(files)
 }

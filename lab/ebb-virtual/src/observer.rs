@@ -167,7 +167,7 @@ impl<'a> Observer<'a> {
 async fn links(client: &Client, listing: &[(String, u64)]) -> Result<BTreeMap<u64, u32>> {
     let mut links = BTreeMap::new();
     for (_, inode) in listing {
-        links.insert(*inode, client.get_attr(&Credentials::root(), InodeId::new(*inode)).await?.nlink);
+        links.insert(*inode, client.get_attr(&Credentials::root(), InodeId::new(*inode)).await?.links);
     }
     Ok(links)
 }

@@ -242,9 +242,9 @@ async fn set_up(client: &Client, options: &SingleOptions) -> Result<InodeId> {
         ..Default::default()
     };
     client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
-    let directory = InodeId::new(client.resolve(&root, b"/d").await?.inode);
+    let directory = client.resolve(&root, b"/d").await?.inode;
     let access = ebb_client::Access::ReadWrite;
     let made = client.create(&root, NewFile::exclusive(directory, work::SHARED.as_bytes(), access)).await?;
-    client.close(made.0).await;
+    client.close(made.handle).await;
     Ok(directory)
 }

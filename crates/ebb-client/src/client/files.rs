@@ -3,42 +3,41 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
-use ebb_types::{BLOCK_SIZE_DEFAULT, Credentials, InodeId, Result, err};
-use ebb_wire::pb;
+use ebb_types::{Attr, BLOCK_SIZE_DEFAULT, Credentials, InodeId, Result, err};
 use ebb_wire::pb::meta_op;
 
 use super::{Client, READS_AHEAD};
 use crate::read::READ_MAX;
 use crate::types::{
-    Access, Allocate, CopyRange, Handle, IfExists, NewFile, NewName, Privileges, Seek, UnnamedFile, WriteAt,
+    Access, Allocate, CopyRange, Created, Handle, IfExists, NewFile, NewName, Privileges, Seek, UnnamedFile, WriteAt,
 };
 
 impl Client {
     /// Opens a file that exists.
-    pub async fn open(&self, credentials: &Credentials, inode: InodeId, access: Access) -> Result<(Handle, pb::Attr)> {
+    pub async fn open(&self, credentials: &Credentials, inode: InodeId, access: Access) -> Result<(Handle, Attr)> {
         let (shared, credentials) = (self.shared.clone(), credentials.clone());
         let work = async move { shared.open(&credentials, inode, access).await };
         self.opening(work, |opened| opened.0).await
     }
 
-    /// Makes a file and opens it, or opens the one that is there, as `new` says; true: it was made.
-    pub async fn create(&self, credentials: &Credentials, new: NewFile<'_>) -> Result<(Handle, pb::Attr, bool)> {
+    /// Makes a file and opens it, or opens the one that is there, as `new` says.
+    pub async fn create(&self, credentials: &Credentials, new: NewFile<'_>) -> Result<Created> {
         let NewFile { name: NewName { parent, name, mode, umask }, if_exists, access, hosts } = new;
         let (parent, name, exclusive) = (parent.raw(), name.to_vec(), if_exists == IfExists::Fail);
         let create = meta_op::Create { parent, name, mode, umask, exclusive, ..Default::default() };
         let (shared, credentials, hosts) = (self.shared.clone(), credentials.clone(), hosts.to_vec());
         let work = async move { shared.create(&credentials, create, access, hosts).await };
-        self.opening(work, |opened| opened.0).await
+        self.opening(work, |created| created.handle).await
     }
 
     /// Makes a file without a name. It is gone once it is closed, unless [`Client::link`] gives it a name before.
-    pub async fn create_unnamed(&self, credentials: &Credentials, new: UnnamedFile) -> Result<(Handle, pb::Attr)> {
+    pub async fn create_unnamed(&self, credentials: &Credentials, new: UnnamedFile) -> Result<(Handle, Attr)> {
         let UnnamedFile { directory, mode, umask, linkable, access } = new;
         let parent = directory.raw();
         let create = meta_op::Create { parent, mode, umask, unnamed: true, linkable, ..Default::default() };
         let (shared, credentials) = (self.shared.clone(), credentials.clone());
         let work = async move { shared.create(&credentials, create, access, Vec::new()).await };
-        self.opening(work, |opened| opened.0).await.map(|(handle, attr, _)| (handle, attr))
+        self.opening(work, |created| created.handle).await.map(|Created { handle, attr, .. }| (handle, attr))
     }
 
     /// Runs an open to its end even if the caller goes away, and then closes what it opened: the master counts it.

@@ -4,44 +4,42 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_types::{Credentials, FileKind, InodeId, Result, bail, err};
-use ebb_wire::pb;
+use ebb_types::{Attr, Credentials, FileKind, InodeId, Result, bail, err};
 use ebb_wire::pb::meta_op::{self, Op};
 
 use super::Client;
 use crate::names::LOCATIONS_XATTR;
 use crate::names::known::Name;
-use crate::plan::without_privileges;
 use crate::power::inspect::POWER_XATTR;
-use crate::types::{EntryDetail, NewName, Privileges, Rename, RenameMode, SetAttr, XattrMode};
+use crate::types::{DirPage, EntryDetail, NewName, Rename, RenameMode, SetAttr, StatFs, XattrMode};
 
 impl Client {
     /// Attributes of a name.
-    pub async fn lookup(&self, credentials: &Credentials, parent: InodeId, name: &[u8]) -> Result<pb::Attr> {
+    pub async fn lookup(&self, credentials: &Credentials, parent: InodeId, name: &[u8]) -> Result<Attr> {
         self.shared.lookup(credentials, parent, name).await
     }
 
     /// Attributes of the file that a path leads to, as stat(2): symbolic links are followed.
-    pub async fn resolve(&self, credentials: &Credentials, path: &[u8]) -> Result<pb::Attr> {
+    pub async fn resolve(&self, credentials: &Credentials, path: &[u8]) -> Result<Attr> {
         let op = meta_op::Resolve { path: path.to_vec(), follow_last: true };
         self.shared.ask_attr(credentials, Op::Resolve(op)).await
     }
 
     /// Attributes of the last name of a path, as lstat(2): a symbolic link there is not followed.
-    pub async fn resolve_link(&self, credentials: &Credentials, path: &[u8]) -> Result<pb::Attr> {
+    pub async fn resolve_link(&self, credentials: &Credentials, path: &[u8]) -> Result<Attr> {
         let op = meta_op::Resolve { path: path.to_vec(), follow_last: false };
         self.shared.ask_attr(credentials, Op::Resolve(op)).await
     }
 
     /// Attributes, with this client's unsynced size and times.
-    pub async fn get_attr(&self, credentials: &Credentials, inode: InodeId) -> Result<pb::Attr> {
+    pub async fn get_attr(&self, credentials: &Credentials, inode: InodeId) -> Result<Attr> {
         self.shared.get_attr(credentials, inode).await
     }
 
     /// Attributes that need not be asked for, and for how long at most: until a [`CacheListener`](crate::CacheListener)
     /// hears otherwise, or this time is over.
     #[must_use]
-    pub fn kept_attr(&self, inode: InodeId) -> Option<(pb::Attr, Duration)> {
+    pub fn kept_attr(&self, inode: InodeId) -> Option<(Attr, Duration)> {
         let left = self.shared.session.kernel_trust();
         self.shared.kept_attr(inode).filter(|_| !left.is_zero()).map(|attr| (attr, left))
     }
@@ -68,27 +66,11 @@ impl Client {
     }
 
     /// Sets attributes; a new size takes the write lease.
-    pub async fn set_attr(&self, credentials: &Credentials, inode: InodeId, set: SetAttr) -> Result<pb::Attr> {
-        if set.size.is_some() && set.privileges == Privileges::Taken {
-            self.take_privileges(inode).await?;
-        }
+    pub async fn set_attr(&self, credentials: &Credentials, inode: InodeId, set: SetAttr) -> Result<Attr> {
         self.shared.set_attr(credentials, inode, &set).await
     }
 
-    /// Takes set-user-id and set-group-id away, if they are set, before a change of size by a caller that may not keep
-    /// them.
-    async fn take_privileges(&self, inode: InodeId) -> Result<()> {
-        let mode = self.get_attr(&Credentials::root(), inode).await?.mode;
-        let left = without_privileges(mode);
-        if left != mode {
-            // Not the caller's wish but the system's: the caller may well not own the file.
-            let set = SetAttr { mode: Some(left), ..SetAttr::default() };
-            self.shared.set_attr(&Credentials::root(), inode, &set).await?;
-        }
-        Ok(())
-    }
-
-    /// At most `limit` entries after the cookie `after`, from the start without one; true: the end was reached.
+    /// At most `limit` entries after the cookie `after`, from the start without one.
     pub async fn read_dir(
         &self,
         credentials: &Credentials,
@@ -96,13 +78,13 @@ impl Client {
         after: Option<u64>,
         limit: u32,
         detail: EntryDetail,
-    ) -> Result<(Vec<pb::DirEntry>, bool)> {
+    ) -> Result<DirPage> {
         let (cookie, plus) = (after.unwrap_or(0), detail == EntryDetail::Attributes);
         let read = meta_op::ReadDir { inode: inode.raw(), cookie, limit, plus, ..Default::default() };
         self.shared.read_dir(credentials, read).await
     }
 
-    async fn make(&self, credentials: &Credentials, op: Op) -> Result<pb::Attr> {
+    async fn make(&self, credentials: &Credentials, op: Op) -> Result<Attr> {
         self.shared.change_attr(credentials, op).await
     }
 
@@ -112,7 +94,7 @@ impl Client {
     }
 
     /// Makes a directory.
-    pub async fn make_dir(&self, credentials: &Credentials, new: NewName<'_>) -> Result<pb::Attr> {
+    pub async fn make_dir(&self, credentials: &Credentials, new: NewName<'_>) -> Result<Attr> {
         let NewName { parent, name, mode, umask } = new;
         let op = meta_op::MakeDir { parent: parent.raw(), name: name.to_vec(), mode, umask };
         self.make(credentials, Op::MakeDir(op)).await
@@ -125,7 +107,7 @@ impl Client {
         new: NewName<'_>,
         kind: FileKind,
         rdev: u32,
-    ) -> Result<pb::Attr> {
+    ) -> Result<Attr> {
         if matches!(kind, FileKind::Directory | FileKind::Symlink) {
             bail!(Invalid, "no node of kind {kind:?} can be made");
         }
@@ -142,20 +124,14 @@ impl Client {
         parent: InodeId,
         name: &[u8],
         target: &[u8],
-    ) -> Result<pb::Attr> {
+    ) -> Result<Attr> {
         let op = meta_op::Symlink { parent: parent.raw(), name: name.to_vec(), target: target.to_vec() };
         self.make(credentials, Op::Symlink(op)).await
     }
 
     /// Makes a hard link. The attributes have this client's unsynced size and times: kernels take the size from here
     /// without a question, and drop what they have mapped beyond it.
-    pub async fn link(
-        &self,
-        credentials: &Credentials,
-        inode: InodeId,
-        parent: InodeId,
-        name: &[u8],
-    ) -> Result<pb::Attr> {
+    pub async fn link(&self, credentials: &Credentials, inode: InodeId, parent: InodeId, name: &[u8]) -> Result<Attr> {
         let op = meta_op::Link { inode: inode.raw(), parent: parent.raw(), name: name.to_vec() };
         self.make(credentials, Op::Link(op)).await
     }
@@ -236,9 +212,9 @@ impl Client {
         self.meta(credentials, Op::RemoveXattr(op)).await.map(drop)
     }
 
-    /// Space and counts, from the volumes: raw bytes. Divided by `replicas` they are user bytes.
-    pub async fn stat_fs(&self, inode: InodeId) -> Result<pb::StatFsReply> {
+    /// Space and inodes, as the dataset of this inode divides them.
+    pub async fn stat_fs(&self, inode: InodeId) -> Result<StatFs> {
         let reply = self.shared.own_meta(Op::StatFs(meta_op::StatFs { inode: inode.raw() })).await?;
-        reply.stat_fs.ok_or_else(|| err!(Protocol, "StatFs was answered without numbers"))
+        reply.stat_fs.map(StatFs::from).ok_or_else(|| err!(Protocol, "StatFs was answered without numbers"))
     }
 }

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ebb_types::{Credentials, Error};
+use ebb_types::{Attr, Credentials, Error, InodeId};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Commit, Op};
 use tokio::sync::{OwnedMutexGuard, OwnedRwLockWriteGuard};
@@ -89,8 +89,10 @@ impl Shared {
             }
         };
         let refusals: BTreeMap<u64, Error> = reply.refusals.into_iter().map(|one| (one.inode, one.into())).collect();
-        let attrs: BTreeMap<u64, pb::Attr> = reply.released.into_iter().map(|attr| (attr.inode, attr)).collect();
-        let leased: BTreeSet<u64> = reply.leased.into_iter().collect();
+        // An inode of a kind that this build does not know is no file of a lease.
+        let released = reply.released.into_iter().filter_map(|attr| Attr::try_from(attr).ok());
+        let attrs: BTreeMap<InodeId, Attr> = released.map(|attr| (attr.inode, attr)).collect();
+        let leased: BTreeSet<InodeId> = reply.leased.into_iter().map(InodeId::new).collect();
         for (inode, file) in sent {
             if let Some(error) = refusals.get(&file.inode) {
                 self.on_refused(inode, error);
@@ -102,8 +104,8 @@ impl Shared {
                 continue;
             }
             note_committed(&mut core, &file);
-            let kept = leased.contains(&file.inode) && asking.is_undisturbed(inode.id);
-            let attr = attrs.get(&file.inode).filter(|_| kept);
+            let kept = leased.contains(&inode.id) && asking.is_undisturbed(inode.id);
+            let attr = attrs.get(&inode.id).filter(|_| kept);
             core.lower_lease(attr.copied());
             // Ordering: under the file's lock, as answers are looked at.
             self.known.on_lowered(&asking, inode.id, attr.copied());
@@ -162,7 +164,7 @@ impl Shared {
 /// Whether a file is closed and everything that was written to it is committed.
 pub(crate) fn is_idle(core: &Core) -> bool {
     core.open_count == 0
-        && !core.uncommitted
+        && !core.unrecorded.any
         && core.dirty.is_empty()
         && core.channels.values().all(|one| one.is_quiet())
 }

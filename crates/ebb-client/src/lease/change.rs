@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use ebb_types::{Epoch, Error, ErrorKind, InodeId, Version};
+use ebb_types::{Attr, Error, ErrorKind, Geometry, InodeId, Version};
 use ebb_wire::pb;
 
-use crate::inode::Core;
+use crate::inode::{Core, Unrecorded};
 use crate::lease::hold::Lease;
 use crate::read::cache::BlockCache;
 use crate::shared_file::sharing::{End, Stay};
@@ -16,7 +16,7 @@ use crate::write::extents::Extents;
 #[derive(Clone, Debug)]
 pub(crate) struct Granted {
     /// Attributes.
-    pub attr: pb::Attr,
+    pub attr: Attr,
     /// All records.
     pub metablocks: Vec<pb::Metablock>,
     /// The attributes may be believed as long as the lease.
@@ -28,13 +28,13 @@ impl Core {
     pub fn install(&mut self, cache: &BlockCache, lease: Lease, generation: u64, grant: Granted) {
         let Granted { attr, metablocks, kept } = grant;
         let map: BTreeMap<u64, pb::Metablock> = metablocks.into_iter().map(|block| (block.index, block)).collect();
-        self.drop_outdated(cache, InodeId::new(attr.inode), &map, attr.metablock_size, attr.block_size);
+        self.drop_outdated(cache, attr.inode, &map, attr.storage.geometry);
         self.spoil_fetches();
         // The master gave the lease to this client, and its proxy has not said how it lost it.
-        self.end_sharing(End::Lost, InodeId::new(attr.inode));
-        self.hold.grant(lease, Epoch::new(attr.epoch), generation);
+        self.end_sharing(End::Lost, attr.inode);
+        self.hold.grant(lease, attr.epoch, generation);
         self.size = attr.size;
-        self.mtime_ns = attr.mtime_ns;
+        self.mtime = attr.mtime;
         self.map = map;
         self.drop_uncommitted();
         self.attr = Some(attr);
@@ -47,9 +47,9 @@ impl Core {
         cache: &BlockCache,
         inode: InodeId,
         map: &BTreeMap<u64, pb::Metablock>,
-        span: u64,
-        block_size: u64,
+        geometry: Geometry,
     ) {
+        let Geometry { block_size, metablock_size: span } = geometry;
         for (index, before) in &self.map {
             let same =
                 map.get(index).is_some_and(|now| now.id == before.id && now.min_version() == before.min_version());
@@ -66,9 +66,7 @@ impl Core {
     pub fn close_lease(&mut self) {
         self.record_channels();
         self.record_size();
-        self.mtime_dirty = false;
-        self.uncommitted = false;
-        self.durable = None;
+        self.unrecorded = Unrecorded::default();
         self.hold.give_back();
         self.attr_stale = true;
         self.spoil_fetches();
@@ -76,17 +74,16 @@ impl Core {
 
     /// The write lease, with everything committed, is a read lease from now on. `attr`: what the master says then, if
     /// it may be kept.
-    pub fn lower_lease(&mut self, attr: Option<pb::Attr>) {
+    pub fn lower_lease(&mut self, attr: Option<Attr>) {
         self.record_channels(); // What was granted and not written is freed.
         self.map.retain(|_, record| record.min_version() != Version::ZERO);
         self.hold.lower();
-        self.mtime_dirty = false;
-        self.durable = None;
+        self.unrecorded = Unrecorded::default();
         self.attr_stale = attr.is_none();
         match attr {
             Some(attr) => {
                 self.size = attr.size;
-                self.mtime_ns = attr.mtime_ns;
+                self.mtime = attr.mtime;
                 self.attr = Some(attr);
             }
             None => self.record_size(),
@@ -97,8 +94,8 @@ impl Core {
     fn record_size(&mut self) {
         if let Some(attr) = &mut self.attr {
             attr.size = self.size;
-            attr.mtime_ns = self.mtime_ns;
-            attr.ctime_ns = attr.ctime_ns.max(self.mtime_ns);
+            attr.mtime = self.mtime;
+            attr.ctime = attr.ctime.max(self.mtime);
         }
     }
 
@@ -150,7 +147,7 @@ impl Core {
     pub fn lose(&mut self, cache: &BlockCache, inode: InodeId) -> (usize, bool) {
         let staged: usize = self.channels.values().map(Channel::weight).sum();
         let lost = !self.dirty.is_empty()
-            || self.mtime_dirty && self.uncommitted
+            || self.unrecorded.mtime && self.unrecorded.any
             || self.channels.values().any(Channel::is_unsettled);
         let weight = staged + self.dirty.bytes() as usize;
         self.hold.lose();
@@ -166,10 +163,6 @@ impl Core {
     /// There is nothing more to commit of an earlier lease.
     fn drop_uncommitted(&mut self) {
         self.channels.clear();
-        self.uncommitted = false;
-        self.durable = None;
-        self.mtime_dirty = false;
-        self.trimmed = false;
-        self.kill_privileges = false;
+        self.unrecorded = Unrecorded::default();
     }
 }

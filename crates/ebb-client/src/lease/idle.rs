@@ -73,7 +73,7 @@ pub(crate) fn may_lower(core: &Core) -> bool {
     core.hold.lease() == Lease::Write
         && !core.hold.is_closed()
         && is_idle(core)
-        && core.attr.is_some_and(|attr| attr.nlink > 0)
+        && core.attr.is_some_and(|attr| attr.links > 0)
 }
 
 #[cfg(test)]

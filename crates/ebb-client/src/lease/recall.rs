@@ -195,7 +195,7 @@ impl Shared {
             mode: core.hold.lease().mode() as i32,
             epoch: epoch.raw(),
             size: core.size,
-            mtime_ns: core.mtime_ns,
+            mtime_ns: core.mtime.0,
             ..Default::default()
         }
     }
@@ -249,7 +249,7 @@ impl Shared {
         }
         self.lower_idle_leases();
         // Removed files, and those of which nothing was ever known: nothing of them is asked for again.
-        self.sweep(|core| core.attr.is_none_or(|attr| attr.nlink == 0));
+        self.sweep(|core| core.attr.is_none_or(|attr| attr.links == 0));
         if self.inode_count() <= HELD_MAX {
             return;
         }
@@ -291,7 +291,7 @@ impl Shared {
     /// Waits for clients that have looked a file up before it lost its last name, and may come to open it. It matters if only this
     /// client knows all that was written to the file. It takes a second at most.
     async fn wait_for_latecomers(&self) {
-        let is_ours = |id: InodeId| self.find(id).is_some_and(|inode| inode.core.lock().uncommitted);
+        let is_ours = |id: InodeId| self.find(id).is_some_and(|inode| inode.core.lock().unrecorded.any);
         let last = self.returns.leaving().into_iter().filter(|(id, _)| is_ours(*id)).map(|(_, until)| until).max();
         if let Some(last) = last {
             self.runtime.sleep(last.since(self.runtime.now())).await;

@@ -1,6 +1,6 @@
 //! Attributes of one file: what answers say of them, and what this client knows better.
 
-use ebb_wire::pb;
+use ebb_types::{Attr, Epoch};
 
 use crate::inode::Core;
 use crate::lease::hold::Lease;
@@ -9,13 +9,13 @@ use crate::names::known::{Asking, Trust};
 impl Core {
     /// Takes attributes that some answer brought, unless they are older than what is known. `kept`: they may be
     /// believed as long as the lease.
-    pub fn note_attr(&mut self, attr: &pb::Attr, kept: bool) {
-        if self.attr.as_ref().is_some_and(|known| known.ctime_ns > attr.ctime_ns) {
+    pub fn note_attr(&mut self, attr: &Attr, kept: bool) {
+        if self.attr.as_ref().is_some_and(|known| known.ctime > attr.ctime) {
             return;
         }
         if self.hold.lease() == Lease::Read {
             self.size = attr.size;
-            self.mtime_ns = attr.mtime_ns;
+            self.mtime = attr.mtime;
         }
         self.attr = Some(*attr);
         self.attr_stale &= !kept;
@@ -23,19 +23,19 @@ impl Core {
 
     /// How far an answer that tells attributes of this file may be trusted. After this client has lost a write lease the master
     /// leaves the size to it until it begins to find it out, which raises the epoch.
-    pub fn trust(&self, asking: &Asking<'_>, attr: &pb::Attr) -> Trust {
+    pub fn trust(&self, asking: &Asking<'_>, attr: &Attr) -> Trust {
         if self.is_unrecovered(attr.epoch) { Trust::Never } else { asking.trust(attr) }
     }
 
     /// Whether what is said of this epoch does not know yet that the write lease is lost.
-    pub fn is_unrecovered(&self, epoch: u64) -> bool {
-        self.hold.lost().is_some_and(|lost| epoch <= lost.raw())
+    pub fn is_unrecovered(&self, epoch: Epoch) -> bool {
+        self.hold.lost().is_some_and(|lost| epoch <= lost)
     }
 
     /// Takes the attributes of an answer to a question, and says whether it did. A lease that was granted between question and
     /// answer brought attributes of its own, and what another client committed before: the answer may be from before that, with
     /// another size and the same times.
-    pub fn note_answer(&mut self, attr: &pb::Attr, kept: bool, trust: Trust) -> bool {
+    pub fn note_answer(&mut self, attr: &Attr, kept: bool, trust: Trust) -> bool {
         let taken = match trust {
             Trust::Kept => true,
             Trust::Once => self.hold.lease() == Lease::None,
@@ -50,21 +50,21 @@ impl Core {
 
     /// What programs are told of attributes that an answer brought. `None`: they may never have been right, and this client has no
     /// write lease by which it would know better.
-    pub fn show(&self, attr: pb::Attr, trust: Trust) -> Option<pb::Attr> {
+    pub fn show(&self, attr: Attr, trust: Trust) -> Option<Attr> {
         (trust != Trust::Never || self.hold.lease() == Lease::Write).then(|| self.overlay(attr))
     }
 
     /// Attributes with this client's own size and times, if it holds the file for writing.
-    pub fn overlay(&self, mut attr: pb::Attr) -> pb::Attr {
+    pub fn overlay(&self, mut attr: Attr) -> Attr {
         if self.hold.lease() != Lease::Write {
             return attr;
         }
         attr.size = self.size;
-        attr.mtime_ns = self.mtime_ns;
-        if self.mtime_dirty {
-            attr.ctime_ns = attr.ctime_ns.max(self.mtime_ns);
+        attr.mtime = self.mtime;
+        if self.unrecorded.mtime {
+            attr.ctime = attr.ctime.max(self.mtime);
         }
-        if self.kill_privileges {
+        if self.unrecorded.privileges {
             attr.mode = crate::plan::without_privileges(attr.mode);
         }
         attr.allocated_bytes = attr.allocated_bytes.max(self.own_bytes());

@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use ebb_types::{Credentials, ErrorKind, FileKind, InodeId, Result, check_name_len, err};
+use ebb_types::{Attr, Credentials, ErrorKind, FileKind, InodeId, Result, check_name_len, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetAttr, Lookup, Op, ReadDir};
 
 use crate::lease::hold::Lease;
+use crate::names::answer::Answer;
 use crate::names::known::{Asking, Name, Page, Trust};
 use crate::shared::Shared;
+use crate::types::{DirEntry, DirPage};
 
 impl Shared {
     /// Attributes of a name: from memory if it is kept, else from the master.
-    pub async fn lookup(self: &Arc<Self>, credentials: &Credentials, parent: InodeId, name: &[u8]) -> Result<pb::Attr> {
+    pub async fn lookup(self: &Arc<Self>, credentials: &Credentials, parent: InodeId, name: &[u8]) -> Result<Attr> {
         // A directory that is known whole knows of no such name, and that is not what is wrong with it.
         check_name_len(name)?;
         let missing = || err!(NotFound, "there is no {} in the directory {parent}", String::from_utf8_lossy(name));
@@ -27,20 +29,20 @@ impl Shared {
         }
         let asking = self.known.ask();
         let op = Op::Lookup(Lookup { parent: parent.raw(), name: name.to_vec() });
-        let reply = self.ask(credentials, op).await?;
-        let leads = reply.attr.map(|attr| InodeId::new(attr.inode));
-        if reply.leased.contains(&parent.raw()) && !is_dots(name) && (leads.is_some() || reply.missing) {
+        let answer = self.ask(credentials, op).await?;
+        let leads = answer.attr.map(|attr| attr.inode);
+        if answer.is_leased(parent) && !is_dots(name) && (leads.is_some() || answer.rest.missing) {
             self.known.put_name(&asking, parent, name, leads);
         }
-        match reply.attr {
-            Some(attr) => self.settle_attr(credentials, &asking, attr, &reply.leased).await,
-            None if reply.missing => Err(missing()),
+        match answer.attr {
+            Some(attr) => self.settle_attr(credentials, &asking, attr, &answer.leased).await,
+            None if answer.rest.missing => Err(missing()),
             None => Err(err!(Protocol, "an answer came without attributes")),
         }
     }
 
     /// Attributes: from memory under a lease, else from the master.
-    pub async fn get_attr(self: &Arc<Self>, credentials: &Credentials, id: InodeId) -> Result<pb::Attr> {
+    pub async fn get_attr(self: &Arc<Self>, credentials: &Credentials, id: InodeId) -> Result<Attr> {
         if let Some(attr) = self.kept_attr(id) {
             return Ok(attr);
         }
@@ -49,42 +51,36 @@ impl Shared {
     }
 
     /// A query that is answered with attributes.
-    pub async fn ask_attr(self: &Arc<Self>, credentials: &Credentials, op: Op) -> Result<pb::Attr> {
+    pub async fn ask_attr(self: &Arc<Self>, credentials: &Credentials, op: Op) -> Result<Attr> {
         let asking = self.known.ask();
-        let reply = self.ask(credentials, op).await?;
-        let attr = reply.attr.ok_or_else(|| err!(Protocol, "an answer came without attributes"))?;
-        self.settle_attr(credentials, &asking, attr, &reply.leased).await
+        let answer = self.ask(credentials, op).await?;
+        self.settle_attr(credentials, &asking, answer.attr()?, &answer.leased).await
     }
 
     /// Entries of a directory. Attributes come along even if nobody asked, for the questions that follow.
-    pub async fn read_dir(
-        self: &Arc<Self>,
-        credentials: &Credentials,
-        mut read: ReadDir,
-    ) -> Result<(Vec<pb::DirEntry>, bool)> {
+    pub async fn read_dir(self: &Arc<Self>, credentials: &Credentials, mut read: ReadDir) -> Result<DirPage> {
         let (directory, cookie, wanted) = (InodeId::new(read.inode), read.cookie, read.plus);
         let keep = self.options.keep_names;
-        if keep && !read.plus && !read.map {
+        if keep && !read.plus {
             (read.plus, read.hint) = (true, true);
         }
         let asking = self.known.ask();
-        let reply = self.ask(credentials, Op::ReadDir(read)).await?;
-        let mut entries = reply.entries;
+        let answer = self.ask(credentials, Op::ReadDir(read)).await?;
+        let is_last = answer.rest.end;
+        let mut entries = answer.rest.entries.into_iter().map(DirEntry::try_from).collect::<Result<Vec<_>>>()?;
         // Sorted, for one look for each entry.
-        let mut leased = reply.leased;
+        let mut leased = answer.leased;
         leased.sort_unstable();
-        if leased.binary_search(&directory.raw()).is_ok() {
+        if leased.binary_search(&directory).is_ok() {
             let after = Some(cookie).filter(|cookie| *cookie != 0);
-            self.known.put_listing(&asking, directory, &Page { after, entries: &entries, is_last: reply.end });
+            self.known.put_listing(&asking, directory, &Page { after, entries: &entries, is_last });
         }
         for entry in &mut entries {
             if let Some(attr) = entry.attr.take() {
                 let own = leased.binary_search(&attr.inode).map_or(&[][..], |at| &leased[at..=at]);
                 entry.attr = match self.see_attr(&asking, &attr, own) {
-                    None if wanted && self.find(InodeId::new(attr.inode)).is_some() => {
-                        // What came along of its map is as old as the size.
-                        entry.unsettled = true;
-                        match self.ask_again(credentials, InodeId::new(attr.inode)).await {
+                    None if wanted && self.find(attr.inode).is_some() => {
+                        match self.ask_again(credentials, attr.inode).await {
                             // The name was there when it was listed. Whoever opens the file hears that it is gone.
                             Err(error) if error.kind() == ErrorKind::Stale => Some(attr),
                             seen => Some(seen?),
@@ -95,11 +91,11 @@ impl Shared {
                 };
             }
         }
-        Ok((entries, reply.end))
+        Ok(DirPage { entries, is_last })
     }
 
     /// Attributes that need not be asked for.
-    pub fn kept_attr(&self, id: InodeId) -> Option<pb::Attr> {
+    pub fn kept_attr(&self, id: InodeId) -> Option<Attr> {
         if let Some(inode) = self.find(id) {
             let core = inode.core.lock();
             if !core.attr_stale
@@ -116,9 +112,9 @@ impl Shared {
     }
 
     /// Asks the master about names and attributes, or has it change them. What is answered may be kept.
-    pub async fn ask(&self, credentials: &Credentials, op: Op) -> Result<pb::MetaReply> {
+    pub async fn ask(&self, credentials: &Credentials, op: Op) -> Result<Answer> {
         self.serving().await?;
-        self.session.meta_kept(credentials, op, self.options.keep_names).await
+        self.session.meta_kept(credentials, op, self.options.keep_names).await?.try_into()
     }
 
     /// What need not be asked of a name.
@@ -128,13 +124,13 @@ impl Shared {
 
     /// Whether it is known that the inode has no extended attributes and no ACL.
     pub fn has_no_xattrs(&self, id: InodeId) -> bool {
-        let plain = |kind| kind == FileKind::File.raw() || kind == FileKind::Directory.raw();
-        self.kept_attr(id).is_some_and(|attr| !attr.has_xattrs && plain(attr.kind))
+        let is_plain = |kind| matches!(kind, FileKind::File | FileKind::Directory);
+        self.kept_attr(id).is_some_and(|attr| !attr.has_xattrs && is_plain(attr.kind))
     }
 
     /// A change of names or attributes. What is kept follows it.
-    pub async fn change(&self, credentials: &Credentials, op: Op) -> Result<pb::MetaReply> {
-        self.change_with(credentials, op, |_, _| ()).await.map(|changed| changed.reply)
+    pub async fn change(&self, credentials: &Credentials, op: Op) -> Result<Answer> {
+        self.change_with(credentials, op, |_, _| ()).await.map(|changed| changed.answer)
     }
 
     /// The same; `then` sees the answer before anything else can disturb what it says.
@@ -142,7 +138,7 @@ impl Shared {
         &self,
         credentials: &Credentials,
         op: Op,
-        then: impl FnOnce(&Asking<'_>, &pb::MetaReply) -> T,
+        then: impl FnOnce(&Asking<'_>, &Answer) -> T,
     ) -> Result<Changed<T>> {
         let names = names_of(&op);
         let inodes = inodes_of(&op);
@@ -150,8 +146,8 @@ impl Shared {
         let sets_size = matches!(&op, Op::SetAttr(set) if set.size.is_some());
         let unsure = Unsure { shared: self, names: &names, inodes: &inodes, done: false };
         let asking = self.known.ask();
-        let reply = match self.ask(credentials, op).await {
-            Ok(reply) => reply,
+        let answer = match self.ask(credentials, op).await {
+            Ok(answer) => answer,
             Err(error) => {
                 // Nothing was changed by what was refused for a reason that others see too.
                 let refused = matches!(error.kind(), ErrorKind::Exists | ErrorKind::AccessDenied | ErrorKind::NotEmpty);
@@ -163,52 +159,45 @@ impl Shared {
         };
         let mut unsure = unsure;
         unsure.done = true;
-        let done = then(&asking, &reply);
+        let done = then(&asking, &answer);
         // Ordering: before the change itself counts as something that has happened to the new directory.
-        if let Some(attr) = reply.attr.filter(|attr| makes_directory && reply.leased.contains(&attr.inode)) {
-            self.known.put_empty(&asking, InodeId::new(attr.inode));
+        if let Some(attr) = answer.attr.filter(|attr| makes_directory && answer.is_leased(attr.inode)) {
+            self.known.put_empty(&asking, attr.inode);
         }
         let seen = if sets_size {
             // Attributes and size of the file change in one step, by whoever asked.
             inodes.iter().for_each(|inode| self.known.on_unsure_attr(*inode));
-            reply.attr
+            answer.attr
         } else {
-            self.note_change(&asking, &reply, &names, &inodes)
+            self.note_change(&asking, &answer, &names, &inodes)
         };
-        Ok(Changed { reply, seen, then: done })
+        Ok(Changed { answer, seen, then: done })
     }
 
     /// Returns the attributes that the answer told as programs see them; `None`: there are none, or they may never have been
     /// right.
-    fn note_change(
-        &self,
-        asking: &Asking<'_>,
-        reply: &pb::MetaReply,
-        names: &[Renamed],
-        inodes: &[InodeId],
-    ) -> Option<pb::Attr> {
-        let leased = |inode: u64| reply.leased.contains(&inode);
+    fn note_change(&self, asking: &Asking<'_>, answer: &Answer, names: &[Renamed], inodes: &[InodeId]) -> Option<Attr> {
         for name in names {
             let leads = match name.now {
-                Now::Made => reply.attr.map(|attr| InodeId::new(attr.inode)),
+                Now::Made => answer.attr.map(|attr| attr.inode),
                 Now::Gone => None,
                 Now::Unsure => {
                     self.known.on_unsure_name(name.parent, &name.name);
                     continue;
                 }
             };
-            let parent = reply.parents.iter().find(|attr| attr.inode == name.parent.raw() && leased(attr.inode));
+            let parent = answer.parents.iter().find(|attr| attr.inode == name.parent && answer.is_leased(attr.inode));
             self.known.on_own_name(asking, name.parent, &name.name, leads, parent.copied());
         }
-        let mut seen = reply.attr;
-        let about = reply.attr.filter(|attr| !inodes.contains(&InodeId::new(attr.inode)));
-        if let Some(attr) = &reply.attr {
-            let id = InodeId::new(attr.inode);
-            if attr.nlink == 0 {
+        let mut seen = answer.attr;
+        let about = answer.attr.filter(|attr| !inodes.contains(&attr.inode));
+        if let Some(attr) = &answer.attr {
+            let id = attr.inode;
+            if attr.links == 0 {
                 // Nobody finds it by a name any more, and its number is never given again: it would be kept for nothing.
                 self.known.forget_removed(id);
             }
-            let mut now = Some(*attr).filter(|_| leased(attr.inode));
+            let mut now = Some(*attr).filter(|_| answer.is_leased(attr.inode));
             if let Some(inode) = self.find(id) {
                 let mut core = inode.core.lock();
                 let trust = core.trust(asking, attr);
@@ -217,17 +206,17 @@ impl Shared {
                     core.attr_stale = true;
                 }
                 seen = core.show(*attr, trust);
-                now = now.filter(|_| trust != Trust::Never && core.hold.lease() != Lease::Write && attr.nlink > 0);
+                now = now.filter(|_| trust != Trust::Never && core.hold.lease() != Lease::Write && attr.links > 0);
                 self.known.on_own_change(asking, id, now);
             } else {
                 seen = seen.filter(|attr| asking.trust(attr) != Trust::Never);
-                self.known.on_own_change(asking, id, now.filter(|_| attr.nlink > 0));
+                self.known.on_own_change(asking, id, now.filter(|_| attr.links > 0));
             }
         }
-        for inode in inodes.iter().filter(|inode| reply.attr.is_none_or(|attr| attr.inode != inode.raw())) {
+        for inode in inodes.iter().filter(|inode| answer.attr.is_none_or(|attr| attr.inode != **inode)) {
             self.known.on_unsure_attr(*inode);
         }
-        let displaced = reply.displaced().filter(|id| about.is_none_or(|attr| attr.inode != id.raw()));
+        let displaced = answer.rest.displaced().filter(|id| about.is_none_or(|attr| attr.inode != *id));
         if let Some(displaced) = displaced {
             self.on_unsure_inode(displaced);
         }
@@ -282,9 +271,9 @@ impl Shared {
 #[derive(Debug)]
 pub(crate) struct Changed<T> {
     /// The answer.
-    pub reply: pb::MetaReply,
+    pub answer: Answer,
     /// The attributes in it as programs see them; `None`: there are none, or they may never have been right.
-    pub seen: Option<pb::Attr>,
+    pub seen: Option<Attr>,
     /// What was made of it at once.
     pub then: T,
 }

@@ -10,9 +10,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use ebb_types::{FileKind, InodeId};
-use ebb_wire::pb;
+use ebb_types::{Attr, FileKind, InodeId};
 use parking_lot::Mutex;
+
+use crate::types::DirEntry;
 
 /// Names, and inodes, kept at most; then all are dropped and asked for again as they are needed.
 const KEPT_MAX: usize = 400_000;
@@ -38,7 +39,7 @@ pub(crate) enum Name {
 pub(crate) struct Page<'a> {
     /// The cookie that it begins after; `None`: it begins at the start.
     pub after: Option<u64>,
-    pub entries: &'a [pb::DirEntry],
+    pub entries: &'a [DirEntry],
     /// The directory ends with it.
     pub is_last: bool,
 }
@@ -50,7 +51,7 @@ pub(crate) struct Known(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     directories: BTreeMap<InodeId, Directory>,
-    attrs: BTreeMap<InodeId, pb::Attr>,
+    attrs: BTreeMap<InodeId, Attr>,
     /// Names in `directories`.
     names: usize,
     /// Number of the last event.
@@ -132,14 +133,14 @@ impl Asking<'_> {
     }
 
     /// How far an answer that tells attributes may be trusted.
-    pub fn trust(&self, attr: &pb::Attr) -> Trust {
+    pub fn trust(&self, attr: &Attr) -> Trust {
         let state = self.known.0.lock();
-        let inode = InodeId::new(attr.inode);
+        let inode = attr.inode;
         if state.is_undisturbed(self.after, inode) {
             return Trust::Kept;
         }
         // Others' sizes and times are what the master says.
-        let is_file = attr.kind == FileKind::File.raw();
+        let is_file = attr.kind == FileKind::File;
         if is_file && state.is_unsure(self.after, inode) { Trust::Never } else { Trust::Once }
     }
 }
@@ -189,13 +190,13 @@ impl State {
     }
 
     /// Something happened to attributes that a question from after event `after` told as `now`. They are kept if nothing else did.
-    fn replace_attr(&mut self, after: u64, inode: InodeId, what: What, now: Option<pb::Attr>) {
+    fn replace_attr(&mut self, after: u64, inode: InodeId, what: What, now: Option<Attr>) {
         let now = now.filter(|_| self.is_undisturbed(after, inode));
         self.note_event(inode, what);
         self.keep_attr(inode, now);
     }
 
-    fn keep_attr(&mut self, inode: InodeId, now: Option<pb::Attr>) {
+    fn keep_attr(&mut self, inode: InodeId, now: Option<Attr>) {
         match now {
             Some(now) => {
                 self.make_room();
@@ -270,14 +271,14 @@ impl Known {
     }
 
     /// Attributes, if they are known.
-    pub fn attr(&self, inode: InodeId) -> Option<pb::Attr> {
+    pub fn attr(&self, inode: InodeId) -> Option<Attr> {
         self.0.lock().attrs.get(&inode).copied()
     }
 
     /// An answer told attributes that may be kept.
-    pub fn put_attr(&self, asking: &Asking<'_>, attr: pb::Attr) {
+    pub fn put_attr(&self, asking: &Asking<'_>, attr: Attr) {
         let mut state = self.0.lock();
-        let inode = InodeId::new(attr.inode);
+        let inode = attr.inode;
         if state.is_undisturbed(asking.after, inode) {
             state.keep_attr(inode, Some(attr));
         }
@@ -315,7 +316,7 @@ impl Known {
             _ => None,
         };
         for entry in entries {
-            state.put_name(directory, &entry.name, Some(InodeId::new(entry.inode)));
+            state.put_name(directory, &entry.name, Some(entry.inode));
         }
         let Some(directory) = state.directories.get_mut(&directory) else {
             if is_last && since.is_some() && entries.is_empty() {
@@ -330,7 +331,7 @@ impl Known {
 
     /// This client changed attributes of the inode: answers under way may not know it. `now`: as the change left them,
     /// if they may be kept; `asking` is from before the change.
-    pub fn on_own_change(&self, asking: &Asking<'_>, inode: InodeId, now: Option<pb::Attr>) {
+    pub fn on_own_change(&self, asking: &Asking<'_>, inode: InodeId, now: Option<Attr>) {
         self.0.lock().replace_attr(asking.after, inode, What::Any, now);
     }
 
@@ -349,7 +350,7 @@ impl Known {
         directory: InodeId,
         name: &[u8],
         leads: Option<InodeId>,
-        now: Option<pb::Attr>,
+        now: Option<Attr>,
     ) {
         let mut state = self.0.lock();
         let hash = hash(name);
@@ -382,7 +383,7 @@ impl Known {
     }
 
     /// The write lease became a read lease. `now`: the attributes as the master told them then, if they may be kept.
-    pub fn on_lowered(&self, asking: &Asking<'_>, inode: InodeId, now: Option<pb::Attr>) {
+    pub fn on_lowered(&self, asking: &Asking<'_>, inode: InodeId, now: Option<Attr>) {
         self.0.lock().replace_attr(asking.after, inode, What::Unsure, now);
     }
 

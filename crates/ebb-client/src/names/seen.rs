@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
-use ebb_types::{Credentials, InodeId, Result, err};
-use ebb_wire::pb;
+use ebb_types::{Attr, Credentials, InodeId, Result, err};
 use ebb_wire::pb::meta_op::{GetAttr, Op};
 
 use crate::lease::hold::Lease;
+use crate::names::answer::Answer;
 use crate::names::kept::Changed;
 use crate::names::known::{Asking, Trust};
 use crate::shared::Shared;
@@ -18,9 +18,9 @@ use crate::shared::Shared;
 impl Shared {
     /// Attributes that an answer told, noted, kept if they may be, and with this client's own size and times. `None`: they may
     /// never have been right.
-    pub fn see_attr(&self, asking: &Asking<'_>, attr: &pb::Attr, leased: &[u64]) -> Option<pb::Attr> {
+    pub fn see_attr(&self, asking: &Asking<'_>, attr: &Attr, leased: &[InodeId]) -> Option<Attr> {
         let leased = leased.contains(&attr.inode);
-        let Some(inode) = self.find(InodeId::new(attr.inode)) else {
+        let Some(inode) = self.find(attr.inode) else {
             if leased {
                 self.known.put_attr(asking, *attr);
             }
@@ -41,20 +41,19 @@ impl Shared {
         self: &Arc<Self>,
         credentials: &Credentials,
         asking: &Asking<'_>,
-        attr: pb::Attr,
-        leased: &[u64],
-    ) -> Result<pb::Attr> {
+        attr: Attr,
+        leased: &[InodeId],
+    ) -> Result<Attr> {
         match self.see_attr(asking, &attr, leased) {
             Some(seen) => Ok(seen),
-            None => self.ask_again(credentials, InodeId::new(attr.inode)).await,
+            None => self.ask_again(credentials, attr.inode).await,
         }
     }
 
     /// A change that is answered with attributes, as programs see them. The caller has not passed the gate.
-    pub async fn change_attr(self: &Arc<Self>, credentials: &Credentials, op: Op) -> Result<pb::Attr> {
-        let Changed { reply, seen, .. } = self.change_with(credentials, op, |_, _| ()).await?;
-        let told = reply.attr.ok_or_else(|| err!(Protocol, "a change was answered without attributes"))?;
-        Ok(self.settle_change(credentials, told, seen).await)
+    pub async fn change_attr(self: &Arc<Self>, credentials: &Credentials, op: Op) -> Result<Attr> {
+        let Changed { answer, seen, .. } = self.change_with(credentials, op, |_, _| ()).await?;
+        Ok(self.settle_change(credentials, answer.attr()?, seen).await)
     }
 
     /// The same of a change that is made, whatever becomes of a further question. A size that is not found out is told as the
@@ -62,24 +61,24 @@ impl Shared {
     pub async fn settle_change(
         self: &Arc<Self>,
         credentials: &Credentials,
-        mut told: pb::Attr,
-        seen: Option<pb::Attr>,
-    ) -> pb::Attr {
+        mut answered: Attr,
+        seen: Option<Attr>,
+    ) -> Attr {
         if let Some(seen) = seen {
             return seen;
         }
-        if let Ok(seen) = self.ask_again(credentials, InodeId::new(told.inode)).await {
+        if let Ok(seen) = self.ask_again(credentials, answered.inode).await {
             return seen;
         }
-        if let Some(inode) = self.find(InodeId::new(told.inode)) {
-            told.size = told.size.max(inode.core.lock().size);
+        if let Some(inode) = self.find(answered.inode) {
+            answered.size = answered.size.max(inode.core.lock().size);
         }
-        told
+        answered
     }
 
     /// What has become of attributes that may never have been right. The gate is passed meanwhile, so that no lease is taken or
     /// given back. The caller has not passed it.
-    pub async fn ask_again(self: &Arc<Self>, credentials: &Credentials, id: InodeId) -> Result<pb::Attr> {
+    pub async fn ask_again(self: &Arc<Self>, credentials: &Credentials, id: InodeId) -> Result<Attr> {
         let inode = self.inode(id);
         let started = self.runtime.now();
         loop {
@@ -92,8 +91,9 @@ impl Shared {
             let asking = self.known.ask();
             let question = Op::GetAttr(GetAttr { inode: id.raw() });
             let reply = self.session.meta_kept(credentials, question, self.options.keep_names).await?;
-            let attr = reply.attr.ok_or_else(|| err!(Protocol, "an answer came without attributes"))?;
-            if let Some(seen) = self.see_attr(&asking, &attr, &reply.leased) {
+            let answer = Answer::try_from(reply)?;
+            let attr = answer.attr()?;
+            if let Some(seen) = self.see_attr(&asking, &attr, &answer.leased) {
                 return Ok(seen);
             }
             drop(gate);

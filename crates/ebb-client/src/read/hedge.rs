@@ -1,29 +1,32 @@
-//! When to ask a second member although the first may still answer ("The Tail at Scale", Dean and Barroso, 2013).
+//! Decides when to ask a second member although the first may still answer.
 //!
-//! Plain values: latencies go in, a time to wait comes out. A second request is worth while when the first takes longer
-//! than nearly all did lately, and only a few in a hundred are sent: a cluster that is slow all over is not made slower.
+//! The method is from "The Tail at Scale" (Dean and Barroso, 2013).
+//!
+//! A pure core: latencies go in, a time to wait comes out. A second request is worth while if the
+//! first takes longer than nearly all recent ones. Only a few in a hundred requests are repeated,
+//! so that second requests do not slow down a cluster that is slow everywhere.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Latencies remembered.
+/// Number of latencies kept for each size class.
 const WINDOW: usize = 128;
-/// With fewer nothing is known yet.
+/// Fewer latencies give no estimate.
 const KNOWN_MIN: usize = 32;
-/// Of a hundred, so many came sooner than the time to wait.
+/// Percentile of the latencies that is the time to wait.
 const PERCENTILE: usize = 95;
-/// Waiting less gains nothing.
+/// Shortest time to wait: a shorter one gains nothing.
 const WAIT_MIN: Duration = Duration::from_millis(2);
-/// Requests for each second one, in the long run.
+/// Number of answers that pay for one second request.
 const PRICE: u32 = 20;
-/// Second requests that may come together.
+/// Longest burst of second requests.
 const SAVED_MAX: u32 = 10;
-/// Reads up to this are timed apart from larger ones.
+/// Largest small read, in bytes. Small and large reads are timed separately.
 const SMALL: u64 = 128 << 10;
 
-/// Latencies of small and of large reads, and what may be spent.
+/// Latencies of small and of large reads, and the budget for second requests.
 #[derive(Debug, Default)]
 pub(crate) struct Hedge(Mutex<State>);
 
@@ -41,7 +44,7 @@ impl State {
 }
 
 impl Hedge {
-    /// A member answered a read of so many bytes in this time.
+    /// Records that a member answered a read of `bytes` bytes after `took`.
     pub fn on_answer(&self, bytes: u64, took: Duration) {
         let mut state = self.0.lock();
         state.saved = (state.saved + 1).min(PRICE * SAVED_MAX);
@@ -52,7 +55,7 @@ impl Hedge {
         window.push_back(took);
     }
 
-    /// How long to wait for the first member; `None`: for as long as it takes.
+    /// Time to wait for the first member before a second is asked. `None` means without limit.
     pub fn wait(&self, bytes: u64) -> Option<Duration> {
         let mut state = self.0.lock();
         let mut sorted: Vec<Duration> = state.window(bytes).iter().copied().collect();
@@ -64,7 +67,7 @@ impl Hedge {
         Some((*late).max(WAIT_MIN))
     }
 
-    /// Whether a second request may be sent; it is paid for.
+    /// Takes the price of a second request from the budget. Returns whether the budget sufficed.
     pub fn spend(&self) -> bool {
         let mut state = self.0.lock();
         let enough = state.saved >= PRICE;

@@ -1,8 +1,9 @@
-//! When to stop asking for bytes that no member has. Plain values: rounds and moments go in.
+//! Decides when to stop asking for bytes that no member has. A pure core: rounds and moments go in.
 //!
-//! A member that is silent, asleep or overloaded may have the bytes, and is waited for. One that has answered that its copy
-//! is damaged, gone or too old will say the same again, unless a copy is being made there or the map is out of date. So the
-//! set is asked again for a moment, with the map fetched anew in between, and no longer.
+//! A member that is silent, asleep or overloaded may have the bytes, so the reader waits for it.
+//! A member whose copy is damaged, gone or too old repeats its answer, with two exceptions: a copy
+//! is being made there, or the map is out of date. So the reader asks the set again for a short
+//! time only, and fetches the map anew in between.
 
 use std::time::Duration;
 
@@ -10,17 +11,18 @@ use ebb_runtime::Moment;
 use ebb_types::{Error, ErrorKind};
 use ebb_wire::pb;
 
-/// How long all members of one set must have refused: a few rounds, and a copy or a change of the set that was on its way.
+/// Time for which all members of one set must have refused. It allows for a few rounds, and for a
+/// copy or a change of the set that was under way.
 const SETTLED: Duration = Duration::from_secs(1);
-/// The same if one of them has an older version: it may be about to get the newer one.
+/// The same if a member has an older version: it may be about to get the newer one.
 const SETTLED_STALE: Duration = Duration::from_secs(5);
 
 /// Why a round over the members brought nothing.
 #[derive(Debug)]
 pub(crate) struct Barren {
-    /// What the last of them said.
+    /// The last member's error.
     pub error: Error,
-    /// What each member said that answered for good.
+    /// The error of each member with a final answer.
     pub refusals: Vec<ErrorKind>,
 }
 
@@ -31,7 +33,7 @@ pub(crate) struct Hopeless {
 }
 
 impl Hopeless {
-    /// A round over `members` brought nothing. True: there is nothing to wait for.
+    /// Records a round over `members` without result. Returns whether the reader should give up.
     pub fn on_round(&mut self, members: &[pb::Member], barren: &Barren, now: Moment) -> bool {
         if members.is_empty() || barren.refusals.len() < members.len() {
             self.since = None;

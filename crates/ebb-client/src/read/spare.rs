@@ -1,15 +1,21 @@
-//! How much may be fetched ahead with bandwidth that nobody else wants: an answer to the metablocks paper's first open
-//! question (Sec. 5). Plain values: how long fetches took goes in, a number of blocks comes out.
+//! Decides how much may be fetched ahead with bandwidth that no other traffic needs.
 //!
-//! Traffic in the way of others is seen as delay long before it is seen as loss, wherever the queue is: at the server's
-//! disk, on the link, in our own process. Background transports go by that (LEDBAT, RFC 6817; TCP Nice, Venkataramani et
-//! al., OSDI 2002), and so does this: while fetches take about as long as the quickest of the same size lately, the window
-//! grows by a part of a block with each; when one took much longer it is halved, at most once for as many fetches as it
-//! has blocks, for these were sent before the last halving was felt. At less than a block nothing is fetched ahead; what
-//! programs wait for goes on to tell how long it takes, and lets the window grow again.
+//! It answers the first open question of the metablocks paper (Sec. 5). A pure core: times of
+//! fetches go in, a number of blocks comes out.
 //!
-//! Besides, each read of this client that waits for a member now takes a block from the window: own traffic that matters
-//! is known without being measured.
+//! Congestion shows as delay long before it shows as loss, wherever the queue is: at the server's
+//! disk, on the link, or in this process. Background transports use this (LEDBAT, RFC 6817; TCP
+//! Nice, Venkataramani et al., OSDI 2002), and so does this module:
+//!
+//! - A fetch that takes about as long as the quickest recent one of its size adds a part of a block
+//!   to the window.
+//! - A fetch that takes much longer halves the window, at most once in as many fetches as the
+//!   window has blocks. Those fetches were sent before the last halving had an effect.
+//! - With a window below one block nothing is fetched ahead. The reads that programs wait for are
+//!   still timed, and let the window grow again.
+//!
+//! Besides, each read of this client that waits for a member takes a block from the window. The
+//! client knows its own urgent traffic without a measurement.
 
 use std::time::Duration;
 
@@ -17,18 +23,20 @@ use parking_lot::Mutex;
 
 use crate::read::prefetch::WINDOW_MAX;
 
-/// Fetches shorter than this say little of bandwidth.
+/// Smaller fetches are not timed: they show little of the bandwidth.
 const BYTES_MIN: u64 = 64 << 10;
-/// Sizes that are told apart: below 128 KiB, 256 KiB, ... and all larger.
+/// Number of size classes: below 128 KiB, below 256 KiB, ..., and all larger sizes.
 const SIZES: usize = 9;
-/// Fetches of a size until the quickest of those before the last so many is forgotten: paths change.
+/// Fetches of a size class in one period. Older periods than the previous one are forgotten,
+/// because paths change.
 const MEMORY: u32 = 256;
-/// Of a block, for each fetch without delay.
+/// Growth of the window for each fetch without delay, in blocks.
 const GROWTH: f64 = 0.25;
-/// A fetch is late when it took longer than the quickest by half of that, and by this: clocks and threads have jitter.
+/// A fetch is late if it exceeds the quickest one's time by more than half of that time, and by
+/// more than this. Clocks and threads have jitter.
 const JITTER: Duration = Duration::from_millis(1);
 
-/// The window, and what it goes by.
+/// The window, and the measurements that set it.
 #[derive(Debug)]
 pub(crate) struct Spare(Mutex<State>);
 
@@ -36,11 +44,11 @@ pub(crate) struct Spare(Mutex<State>);
 struct State {
     blocks: f64,
     quickest: [Quickest; SIZES],
-    /// Fetches since it was last halved.
+    /// Fetches since the window was last halved.
     since_halved: u32,
 }
 
-/// The quickest fetch of a size, of the last [`MEMORY`] to twice as many.
+/// The quickest of the last fetches of a size class: of [`MEMORY`] to twice as many.
 #[derive(Clone, Copy, Default, Debug)]
 struct Quickest {
     before: Option<Duration>,
@@ -50,13 +58,13 @@ struct Quickest {
 
 impl Default for Spare {
     fn default() -> Self {
-        // One block: the first stream learns by it what there is.
+        // One block: the first stream measures the available bandwidth with it.
         Self(Mutex::new(State { blocks: 1.0, quickest: [Quickest::default(); SIZES], since_halved: 0 }))
     }
 }
 
 impl Spare {
-    /// So many bytes came from a member over the network in this time.
+    /// Records that `bytes` bytes came from a member over the network within `took`.
     pub fn on_answer(&self, bytes: u64, took: Duration) {
         if bytes < BYTES_MIN {
             return;
@@ -72,14 +80,15 @@ impl Spare {
         }
     }
 
-    /// Blocks that may be fetched ahead now, while `waiting` reads of this client wait for members.
+    /// Number of blocks that may be fetched ahead now. `waiting` counts the reads of this client
+    /// that wait for members.
     pub fn blocks(&self, waiting: usize) -> u64 {
         (self.0.lock().blocks as u64).saturating_sub(waiting as u64)
     }
 }
 
 impl Quickest {
-    /// Notes one, and tells the quickest with it.
+    /// Records a fetch. Returns the time of the quickest one, this one included.
     fn add(&mut self, took: Duration) -> Duration {
         if self.count == MEMORY {
             *self = Self { before: self.now, now: None, count: 0 };
@@ -91,7 +100,7 @@ impl Quickest {
     }
 }
 
-/// Which of the sizes.
+/// Index of the size class for `bytes`, which is at least [`BYTES_MIN`].
 fn size(bytes: u64) -> usize {
     ((bytes / BYTES_MIN).ilog2() as usize).min(SIZES - 1)
 }
@@ -117,7 +126,7 @@ mod tests {
     fn delay_takes_the_window_away_and_its_end_gives_it_back() {
         let spare = Spare::default();
         (0..40).for_each(|_| spare.on_answer(BLOCK, 10 * MS));
-        // Others have come: everything takes three times as long.
+        // Other traffic has begun: everything takes three times as long.
         spare.on_answer(BLOCK, 30 * MS);
         assert_eq!(spare.blocks(0), 4);
         (0..3).for_each(|_| spare.on_answer(BLOCK, 30 * MS));

@@ -24,14 +24,18 @@ pub(crate) struct Masters {
 /// An answer, and whether an earlier attempt may have been carried out.
 #[derive(Debug)]
 pub(crate) struct Outcome<T> {
-    /// What the master said last.
+    /// The result of the last attempt.
     pub result: Result<T>,
-    /// An attempt before the last one got no answer.
+    /// Whether an attempt before the last one got no answer.
     pub repeated: bool,
 }
 
 impl Masters {
-    /// Calls to these addresses.
+    /// Masters at these addresses.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if `addresses` is empty.
     pub fn new(runtime: Runtime, connector: Connector, addresses: Vec<String>) -> Result<Self> {
         if addresses.is_empty() {
             return Err(err!(Invalid, "no master address given: name at least one as ip:port"));
@@ -39,8 +43,10 @@ impl Masters {
         Ok(Self { runtime, connector, addresses, current: AtomicUsize::new(0) })
     }
 
-    /// Sends until an answer comes that another attempt would not change, or `deadline` has passed. One attempt
-    /// waits for at most `attempt`. Only for calls that may be repeated (queries, and what carries a request id).
+    /// Repeats a call until its result is final or `deadline` has passed.
+    ///
+    /// One attempt waits for at most `attempt`. Only for calls that may be repeated: queries, and
+    /// calls with a request id.
     pub async fn call<C: Call>(&self, message: &C, attempt: Duration, deadline: Duration) -> Outcome<C::Reply> {
         let started = self.runtime.now();
         let mut backoff = Duration::from_millis(20);
@@ -75,7 +81,11 @@ impl Masters {
         self.connector.channel(address).call_sized(message, payload, 0, deadline).await.map(drop)
     }
 
-    /// After an answer that another master may better: to the one that the answer names, else to the next.
+    /// Chooses the master for the next attempt after `error`.
+    ///
+    /// - `Overloaded`, `LeaseHeld`: the same master.
+    /// - `NotLeader` with a known address in its text: that master.
+    /// - Otherwise: the next master in the list.
     pub fn turn_from(&self, error: &Error) {
         if matches!(error.kind(), ErrorKind::Overloaded | ErrorKind::LeaseHeld) {
             return;
@@ -92,7 +102,7 @@ impl Masters {
     }
 }
 
-/// Whether the same request may get another answer later or elsewhere.
+/// Whether the same request may succeed later or at another master.
 pub(crate) fn is_transient(kind: ErrorKind) -> bool {
     matches!(
         kind,

@@ -1,13 +1,16 @@
-//! A host that slept: its kernel believes what it keeps for too long, and is made to forget first.
+//! After a sleep of the host: makes the kernel drop cache entries that it would trust for too long.
 //!
-//! A mount tells the kernel for how long it may answer programs from its pages, attributes and names: no longer than the session
-//! is certain to live. The kernel counts that in jiffies, which stop while the host is suspended; the master's clock does not. So
-//! after a sleep that nobody planned programs could read what others have changed since. This process' own clock goes on in
-//! sleep (CLOCK_BOOTTIME), and its timers do not: a timer that is late shows the sleep. Then everything that the kernel keeps
-//! is dropped, before anything else is looked at. Programs that run within the [`PERIOD`] after the sleep may be faster.
+//! A mount limits how long the kernel may answer programs from its pages, attributes and names.
+//! The limit is the time for which the session is certain to live. The kernel counts it in jiffies.
+//! Jiffies stop while the host is suspended, and the master's clock does not. So after an unplanned
+//! sleep, programs could read data that other clients have changed since.
 //!
-//! If the clocks of the whole machine stop, as those of a virtual machine that is paused, nothing here can see it
-//! (docs/semantics.md).
+//! This process' clock runs on during sleep (CLOCK_BOOTTIME), but its timers stop. A late timer
+//! therefore shows the sleep. The client then drops everything that the kernel keeps. A program
+//! that runs within the first [`PERIOD`] after the sleep may still read old data.
+//!
+//! The client cannot detect a stop of all the machine's clocks, for example in a paused virtual
+//! machine (docs/semantics.md).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,12 +21,12 @@ use ebb_runtime::SeededBug;
 use crate::shared::Shared;
 use crate::types::CacheListener;
 
-/// Between two looks at the clock.
+/// Time between two checks of the clock.
 const PERIOD: Duration = Duration::from_millis(250);
-/// A look that is late by less is a busy machine's, and the margin of the session's time covers it.
+/// A smaller delay counts as load of the machine. The margin of the session's time covers it.
 const TOLERANCE: Duration = Duration::from_secs(1);
 
-/// There is a kernel behind the client, which hears of invalidations.
+/// Sets the listener for invalidations. The first call also starts the task that detects sleep.
 pub(crate) fn listen(shared: &Arc<Shared>, listener: Arc<dyn CacheListener>) {
     let before = shared.listener.lock().replace(listener);
     if before.is_none() {
@@ -31,7 +34,7 @@ pub(crate) fn listen(shared: &Arc<Shared>, listener: Arc<dyn CacheListener>) {
     }
 }
 
-/// Looks at the clock as long as the client runs.
+/// Checks the clock as long as the client runs.
 async fn run(shared: Arc<Shared>) {
     while !shared.closing.load(Ordering::Relaxed) {
         let before = shared.runtime.now();

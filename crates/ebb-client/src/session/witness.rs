@@ -1,7 +1,8 @@
-//! Lets block servers of this host know which session this process has.
+//! Introduces this process' session to block servers of the same host.
 //!
-//! If the process ends without a word, killed or aborted, a server hears of it from the kernel and tells the master, which
-//! ends the session at once: others need not wait for it to expire (`ebb_block::witness`). Nothing depends on it.
+//! If the process is killed or aborted, a block server learns of it from the kernel and informs the
+//! master. The master ends the session at once, so other clients need not wait for it to expire
+//! (`ebb_block::witness`). This only saves time: correctness does not depend on it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,9 +10,9 @@ use std::time::Duration;
 
 use crate::shared::Shared;
 
-/// Between looks at the servers that there are, and whether they know.
+/// Time between two rounds of introductions.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// Servers that are told: one may be down when the process ends.
+/// Number of servers to introduce the session to: one may be down when the process ends.
 const WITNESSES: usize = 2;
 
 /// Runs until the client has disconnected.

@@ -97,10 +97,10 @@ impl Client {
                 channel.push(Content::put(part.offset, part.length, ticket));
             }
             core.size = core.size.max(end);
-            core.touch(shared.runtime.wall().0);
+            core.touch(shared.runtime.wall());
             let takes = privileges == Privileges::Taken || !file.privileged;
             let may_have = core.attr_stale || core.attr.as_ref().is_some_and(|attr| loses_privileges(attr.mode));
-            core.kill_privileges |= takes && may_have;
+            core.unrecorded.privileges |= takes && may_have;
             indexes
         };
         shared.queue.mark(inode.id, shared.runtime.now());

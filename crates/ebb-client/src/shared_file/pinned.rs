@@ -6,8 +6,7 @@
 
 use std::sync::Arc;
 
-use ebb_types::{Credentials, Epoch, InodeId, Result, Version, err};
-use ebb_wire::pb;
+use ebb_types::{Attr, Credentials, Epoch, InodeId, Result, Version, err};
 
 use crate::client::Client;
 use crate::handles::OpenFile;
@@ -76,7 +75,7 @@ impl Client {
     }
 
     /// Sets attributes through a pinned handle.
-    pub async fn set_attr_pinned(&self, handle: Handle, credentials: &Credentials, set: SetAttr) -> Result<pb::Attr> {
+    pub async fn set_attr_pinned(&self, handle: Handle, credentials: &Credentials, set: SetAttr) -> Result<Attr> {
         let file = self.shared().handles.get(handle)?;
         self.shared().set_attr_of(credentials, file.inode.id, &set, file.pinned).await
     }

@@ -13,8 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use ebb_runtime::Moment;
 use ebb_types::deadlines::SHARED_ATTEMPT;
-use ebb_types::{Credentials, ErrorKind, Result, err};
+use ebb_types::{Attr, Credentials, ErrorKind, Result, err};
+use ebb_wire::attributes::required_attr;
 use ebb_wire::pb;
 use ebb_wire::pb::shared_op::{self, Op};
 
@@ -34,7 +36,8 @@ pub(crate) const IN_FLIGHT_MAX: usize = 64;
 /// Deadline of one attempt. An operation may take longer while a member is replaced: then the next attempt finds it
 /// under way.
 const ATTEMPT: Duration = SHARED_ATTEMPT;
-/// Longest pause between attempts.
+/// Shortest and longest pause between attempts.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Deadline for a proxy to confirm to the new holder of a lease that it gave the file back. The file's other operations
 /// wait meanwhile.
@@ -183,13 +186,12 @@ impl Shared {
         sharing: &Sharing,
         credentials: &Credentials,
         attributes: pb::meta_op::SetAttr,
-    ) -> Result<Option<pb::Attr>> {
+    ) -> Result<Option<Attr>> {
         let set = shared_op::Set { credentials: Some(credentials.into()), attributes: Some(attributes) };
         match self.change_shared(inode, sharing, Op::Set(set), Vec::new()).await? {
             Outcome::Done(answer) => {
                 self.known.forget(&[inode.id]);
-                let attr = answer.reply.attr;
-                attr.map(Some).ok_or_else(|| err!(Protocol, "a proxy set attributes and told none"))
+                required_attr(answer.reply.attr, "a change by a proxy").map(Some)
             }
             Outcome::Gone => Ok(None),
         }
@@ -253,7 +255,10 @@ impl Shared {
         payload: Vec<Bytes>,
     ) -> Result<Outcome> {
         let request = self.requests.once(self.session.name().id);
-        match self.carry_out(inode, sharing, &request, op, payload).await? {
+        self.count_under_way(inode, sharing, |count| count + 1);
+        let carried_out = self.carry_out(inode, sharing, &request, op, payload).await;
+        self.count_under_way(inode, sharing, |count| count.saturating_sub(1));
+        match carried_out? {
             (Outcome::Gone, Fate::Unknown) => {
                 self.metrics.unknown_operations.add(1);
                 Err(unknown(inode.id))
@@ -273,6 +278,12 @@ impl Shared {
         }
     }
 
+    fn count_under_way(&self, inode: &Inode, sharing: &Sharing, change: impl FnOnce(u64) -> u64) {
+        if let Some(now) = inode.core.lock().hold.during(&sharing.stay) {
+            now.under_way = change(now.under_way);
+        }
+    }
+
     /// Sends an operation until it is answered.
     pub(crate) async fn carry_out(
         self: &Arc<Self>,
@@ -284,7 +295,7 @@ impl Shared {
     ) -> Result<(Outcome, Fate)> {
         let _place = self.in_flight.acquire().await.map_err(|_| err!(ShuttingDown, "this client is disconnecting"))?;
         let started = self.runtime.now();
-        let (mut fate, mut pause) = (Fate::default(), Duration::from_millis(20));
+        let (mut fate, mut pause) = (Fate::default(), PAUSE_MIN);
         let expected = if let Op::Read(read) = &op { read.length as usize } else { 0 };
         let mut message = pb::SharedOp {
             session: request.session.raw(),
@@ -295,11 +306,14 @@ impl Shared {
             epoch: sharing.stay.epoch,
             op: Some(op),
         };
+        // Set when the file has left the stay and the fate of an earlier attempt is unknown.
+        let mut asked_until = None;
         loop {
             message.acknowledged = request.acknowledged();
             let left = self.session.deadline().saturating_sub(self.runtime.now().since(started));
             let channel = self.connector.channel(&sharing.address);
-            let sent = channel.call_sized(&message, payload.clone(), expected, ATTEMPT.min(left)).await;
+            let limit = asked_until.map_or(ATTEMPT, |until: Moment| until.since(self.runtime.now()));
+            let sent = channel.call_sized(&message, payload.clone(), expected, limit.min(left)).await;
             let error = match sent {
                 Ok(response) => match self.check_answer(inode, sharing, response.message) {
                     Ok(reply) => {
@@ -314,14 +328,22 @@ impl Shared {
                 Err(error) => error,
             };
             fate = fate.after(error.kind());
+            if asked_until.is_some_and(|until| self.runtime.now() >= until) {
+                return Ok((self.on_gone(inode), fate));
+            }
             if !is_worth_repeating(error.kind()) || left.is_zero() {
                 return Err(error.context(format_args!("{} at its proxy", inode.id)));
             }
             tracing::debug!(inode = %inode.id, %error, "an operation on a shared file is sent again");
             self.metrics.repeated_operations.add(1);
             self.check_open()?;
-            if !self.is_still_there(inode, sharing).await? {
-                return Ok((self.on_gone(inode), fate));
+            if asked_until.is_none() && !self.is_still_there(inode, sharing).await? {
+                if fate == Fate::NotDone || request.number == 0 {
+                    return Ok((self.on_gone(inode), fate));
+                }
+                // The process that had the file may still live. It keeps the answer, or never got the operation.
+                asked_until = Some(self.runtime.now().after(END_ASKED));
+                continue;
             }
             self.runtime.sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
@@ -382,7 +404,7 @@ impl Shared {
         }
     }
 
-    /// Asks the proxy once whether it gave a file back. The master gave this client a lease on the file, so the stay is
+    /// Asks the proxy whether it gave a file back, for a second at most. The master gave this client a lease on the file, so the stay is
     /// over. Writes of the stay that are not known to be synced may be lost, unless the proxy confirms that it gave the
     /// file back.
     pub async fn ask_how_it_ended(&self, inode: &Inode, sharing: &Sharing) {
@@ -396,10 +418,19 @@ impl Shared {
             epoch: sharing.stay.epoch,
             op: Some(Op::Sync(shared_op::Sync { commit: false, answered: None })),
         };
-        let asked = self.connector.channel(&sharing.address).call(&message, END_ASKED).await;
-        match asked {
-            Ok(reply) => drop(self.check_answer(inode, sharing, reply)),
-            Err(error) => tracing::debug!(inode = %inode.id, %error, "a proxy does not say how it lost a file"),
+        let until = self.runtime.now().after(END_ASKED);
+        loop {
+            let left = until.since(self.runtime.now());
+            match self.connector.channel(&sharing.address).call(&message, left).await {
+                Ok(reply) => return drop(self.check_answer(inode, sharing, reply)),
+                // The connection may have broken with the operation that led here.
+                Err(error) if is_worth_repeating(error.kind()) && self.runtime.now() < until => {
+                    self.runtime.sleep(PAUSE_MIN).await;
+                }
+                Err(error) => {
+                    return tracing::debug!(inode = %inode.id, %error, "a proxy does not say how it lost a file");
+                }
+            }
         }
     }
 

@@ -29,12 +29,20 @@ pub(crate) struct Sharing {
     pub written: u64,
     /// How many of them are known to be synced.
     pub synced: u64,
+    /// Changes that were sent and are not answered yet. A call that was dropped half-way stays counted: at worst, the
+    /// proxy is asked once too often how the stay ended.
+    pub under_way: u64,
 }
 
 impl Sharing {
     /// A stay that has just begun: nothing was written yet.
     pub fn new(stay: Stay, address: String) -> Self {
-        Self { stay, address, written: 0, synced: 0 }
+        Self { stay, address, written: 0, synced: 0, under_way: 0 }
+    }
+
+    /// Whether the end of the stay matters to some change: one that is not known to be synced, or one without an answer.
+    pub fn is_in_use(&self) -> bool {
+        self.is_unsynced() || self.under_way > 0
     }
 
     /// Whether something was written that is not known to be synced.

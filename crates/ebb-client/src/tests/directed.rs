@@ -7,7 +7,7 @@ use ebb_types::{ErrorKind, HostName, InodeId};
 use ebb_wire::pb;
 
 use super::harness::{BLOCK, Blocks, Heard, METABLOCK, create, pattern, read_all, root, run, run_with};
-use crate::{Access, Allocate, IfLocked, Lock, LockKind, LockSort, NewFile, Seek, SetAttr, SetTime};
+use crate::{Access, Allocate, Created, IfLocked, Lock, LockKind, LockSort, NewFile, Seek, SetAttr, SetTime};
 
 #[test]
 fn what_was_written_is_read_by_the_writer_and_by_others() {
@@ -68,9 +68,9 @@ fn stat_elsewhere_shows_size_and_time_of_the_holder() {
         one.write(handle, 0, pattern(1, 5000)).await.unwrap();
         let own = one.get_attr(&root(), inode).await.unwrap();
         let seen = two.get_attr(&root(), inode).await.unwrap();
-        assert_eq!((seen.size, seen.mtime_ns), (5000, own.mtime_ns));
+        assert_eq!((seen.size, seen.mtime), (5000, own.mtime));
         one.write(handle, 100, pattern(2, 10)).await.unwrap();
-        assert!(one.get_attr(&root(), inode).await.unwrap().mtime_ns > own.mtime_ns);
+        assert!(one.get_attr(&root(), inode).await.unwrap().mtime > own.mtime);
         // It still has the lease: nothing was flushed for a stat.
         assert_eq!(one.metrics().recalls, 0);
     });
@@ -343,7 +343,7 @@ fn times_set_by_hand_stay_and_suid_goes() {
         client.disconnect().await.unwrap();
         let client = cluster.client("h1").await;
         let attr = client.get_attr(&root(), inode).await.unwrap();
-        assert_eq!((attr.mtime_ns, attr.size), (time.0, 100));
+        assert_eq!((attr.mtime, attr.size), (time, 100));
 
         let set = SetAttr { mode: Some(0o6777), ..SetAttr::default() };
         client.set_attr(&root(), inode, set).await.unwrap();
@@ -403,7 +403,7 @@ fn a_file_removed_while_open_lives_until_it_is_closed() {
         client.fsync(handle).await.unwrap();
         cluster.world.sleep(Duration::from_secs(5)).await;
         assert_eq!(read_all(&client, handle).await.unwrap().len(), 2000);
-        assert_eq!(client.get_attr(&root(), inode).await.unwrap().nlink, 0);
+        assert_eq!(client.get_attr(&root(), inode).await.unwrap().links, 0);
         client.close(handle).await;
         cluster.world.sleep(Duration::from_secs(5)).await;
         assert!(client.get_attr(&root(), inode).await.is_err());
@@ -459,8 +459,8 @@ fn a_split_is_read_by_its_map_and_an_old_map_is_told() {
         let made = client
             .create(&root(), NewFile { hosts: &[HostName::new("h2")], ..NewFile::exclusive(dir, b"f", Access::Write) })
             .await;
-        let (handle, attr, _) = made.unwrap();
-        let inode = InodeId::new(attr.inode);
+        let Created { handle, attr, .. } = made.unwrap();
+        let inode = attr.inode;
         let data = pattern(1, 600_000);
         client.write(handle, 0, data.clone()).await.unwrap();
         client.fsync(handle).await.unwrap();

@@ -104,8 +104,8 @@ async fn unnamed(client: &Client, linkable: bool) -> (Handle, InodeId) {
         )
         .await;
     let (handle, attr) = made.unwrap();
-    assert_eq!(attr.nlink, 0);
-    (handle, InodeId::new(attr.inode))
+    assert_eq!(attr.links, 0);
+    (handle, attr.inode)
 }
 
 async fn is_gone(client: &Client, inode: InodeId) -> bool {
@@ -125,7 +125,7 @@ fn a_file_without_a_name_ends_with_its_last_handle_or_its_client() {
         }
         client.fsync(open).await.unwrap();
         assert!(
-            other.read_dir(&root(), InodeId::ROOT, None, 10, EntryDetail::Names).await.unwrap().0.is_empty(),
+            other.read_dir(&root(), InodeId::ROOT, None, 10, EntryDetail::Names).await.unwrap().entries.is_empty(),
             "nobody sees them"
         );
         client.close(closed).await;
@@ -151,12 +151,12 @@ fn a_file_without_a_name_gets_one_if_it_may() {
         let (handle, inode) = unnamed(&client, true).await;
         client.write(handle, 0, pattern(5, 5000)).await.unwrap();
         let linked = client.link(&root(), inode, InodeId::ROOT, b"named").await.unwrap();
-        assert_eq!((linked.nlink, linked.inode), (1, inode.raw()));
+        assert_eq!((linked.links, linked.inode), (1, inode));
         client.close(handle).await;
         let other = cluster.client("h1").await;
         cluster.world.sleep(Duration::from_secs(5)).await;
         let found = other.lookup(&root(), InodeId::ROOT, b"named").await.unwrap();
-        let (reader, _) = other.open(&root(), InodeId::new(found.inode), Access::Read).await.unwrap();
+        let (reader, _) = other.open(&root(), found.inode, Access::Read).await.unwrap();
         assert_eq!(read_all(&other, reader).await.unwrap(), &pattern(5, 5000)[..]);
 
         // Once it has had a name it is like any other.

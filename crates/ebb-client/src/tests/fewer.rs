@@ -79,8 +79,8 @@ fn longest(missing: Missing, single_source: bool, bug: Option<SeededBug>) -> ebb
                 .create(&root(), NewFile::exclusive(InodeId::ROOT, format!("f{number}").as_bytes(), Access::ReadWrite))
                 .await?;
             worst = worst.max(written).max(cluster.world.now() - started);
-            client.write(made.0, 0, pattern(number, len)).await?;
-            client.fsync(made.0).await?;
+            client.write(made.handle, 0, pattern(number, len)).await?;
+            client.fsync(made.handle).await?;
             worst = worst.max(cluster.world.now() - started);
             cluster.world.sleep(Duration::from_millis(300)).await;
         }
@@ -94,7 +94,7 @@ fn longest(missing: Missing, single_source: bool, bug: Option<SeededBug>) -> ebb
         // Whoever is gone now, everything that was acknowledged is there.
         for name in ["held", "f0", "f20", "f39"] {
             let inode = client.resolve(&root(), format!("/{name}").as_bytes()).await?.inode;
-            until_whole(&cluster, &client, InodeId::new(inode)).await;
+            until_whole(&cluster, &client, inode).await;
         }
         cluster.kill_node(0);
         let other = cluster.client("other").await;
@@ -263,8 +263,12 @@ fn one_copy_is_enough_only_where_an_operator_says_so() {
             let client = cluster.client("client").await;
             let dir = cluster.small_dataset(&client, 2).await;
             if min > 0 {
-                let dataset = client.get_attr(&root(), dir).await.unwrap().dataset;
-                let set = ebb_wire::pb::meta_op::SetDataset { dataset, min_copies: Some(min), ..Default::default() };
+                let dataset = client.get_attr(&root(), dir).await.unwrap().storage.dataset;
+                let set = ebb_wire::pb::meta_op::SetDataset {
+                    dataset: dataset.raw(),
+                    min_copies: Some(min),
+                    ..Default::default()
+                };
                 client.meta(&root(), ebb_wire::pb::meta_op::Op::SetDataset(set)).await.unwrap();
             }
             let (handle, inode) = create(&client, dir, "file").await;

@@ -16,7 +16,7 @@ use ebb_wire::pb::meta_op::{CreateDataset, MakeDir, Op, SetDataset};
 use parking_lot::Mutex;
 
 use super::fake_block::{self, SharedDisk};
-use crate::{Access, Client, ClientOptions, Handle, NewFile};
+use crate::{Access, Client, ClientOptions, Created, Handle, NewFile};
 
 /// Of the datasets of the tests: small, so that edges are met.
 pub(crate) const BLOCK: u64 = 64 << 10;
@@ -237,15 +237,15 @@ impl Cluster {
         let make = MakeDir { parent: 1, name: b"small".to_vec(), mode: 0o755, umask: 0 };
         let _ = client.meta(&root(), Op::MakeDir(make)).await;
         client.meta(&root(), Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
-        InodeId::new(client.resolve(&root(), b"/small").await.unwrap().inode)
+        client.resolve(&root(), b"/small").await.unwrap().inode
     }
 }
 
 /// Makes a file for reading and writing.
 pub(crate) async fn create(client: &Client, parent: InodeId, name: &str) -> (Handle, InodeId) {
     let made = client.create(&root(), NewFile::or_existing(parent, name.as_bytes(), Access::ReadWrite)).await;
-    let (handle, attr, _) = made.unwrap();
-    (handle, InodeId::new(attr.inode))
+    let Created { handle, attr, .. } = made.unwrap();
+    (handle, attr.inode)
 }
 
 /// Bytes that tell where they are from.

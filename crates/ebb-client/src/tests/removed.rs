@@ -21,7 +21,7 @@ fn nobody_is_asked_for_names_of_a_directory_that_was_just_made() {
             .make_dir(&root(), NewName { parent: InodeId::ROOT, name: b"new", mode: 0o755, umask: 0 })
             .await
             .unwrap();
-        let directory = InodeId::new(made.inode);
+        let directory = made.inode;
         let before = calls(&client);
         for number in 0..FILES {
             let name = format!("f{number}");
@@ -30,7 +30,7 @@ fn nobody_is_asked_for_names_of_a_directory_that_was_just_made() {
             let (handle, inode) = create(&client, directory, &name).await;
             client.close(handle).await;
             let found = client.lookup(&root(), directory, name.as_bytes()).await.unwrap();
-            assert_eq!(found.inode, inode.raw());
+            assert_eq!(found.inode, inode);
         }
         // One for each file, and a poll now and then.
         assert!(calls(&client) - before < FILES + FILES / 4, "{} calls", calls(&client) - before);
@@ -113,7 +113,7 @@ fn who_looked_a_file_up_opens_it_after_its_name_is_taken() {
             for client in [&writer, &reader] {
                 for (number, inode) in made[..2].iter().enumerate() {
                     let (late, attr) = client.open(&root(), *inode, Access::Read).await.unwrap();
-                    assert_eq!(attr.nlink, 0);
+                    assert_eq!(attr.links, 0);
                     assert_eq!(read_all(client, late).await.unwrap(), &pattern(number as u64, 5000)[..]);
                     client.close(late).await;
                 }
@@ -139,7 +139,7 @@ fn a_client_that_ends_lets_latecomers_open_what_it_has_just_removed() {
         writer.write(handle, 0, pattern(1, 5000)).await.unwrap();
         writer.fsync(handle).await.unwrap();
         writer.close(handle).await;
-        assert_eq!(reader.lookup(&root(), InodeId::ROOT, b"f").await.unwrap().inode, inode.raw());
+        assert_eq!(reader.lookup(&root(), InodeId::ROOT, b"f").await.unwrap().inode, inode);
         writer.unlink(&root(), InodeId::ROOT, b"f").await.unwrap();
         let runtime = cluster.world.process("h0").runtime();
         let ending = runtime.spawn("end", async move { writer.disconnect().await });
@@ -403,10 +403,10 @@ fn a_removal_that_was_given_up_and_is_carried_out_frees_the_file() {
         cluster.world.sleep(Duration::from_secs(25)).await;
         let missing = other.lookup(&root(), InodeId::ROOT, b"removed").await;
         assert_eq!(missing.unwrap_err().kind(), ErrorKind::NotFound, "it was carried out");
-        assert_eq!(other.lookup(&root(), InodeId::ROOT, b"covered").await.unwrap().inode, made[2].raw());
+        assert_eq!(other.lookup(&root(), InodeId::ROOT, b"covered").await.unwrap().inode, made[2]);
         for inode in &made[..2] {
             let gone = other.get_attr(&root(), *inode).await;
-            assert_eq!(gone.map(|attr| attr.nlink).unwrap_err().kind(), ErrorKind::Stale, "{inode} is freed");
+            assert_eq!(gone.map(|attr| attr.links).unwrap_err().kind(), ErrorKind::Stale, "{inode} is freed");
         }
     });
 }
@@ -440,10 +440,10 @@ fn links_and_modes_are_answered_with_what_is_not_committed_yet() {
         let (handle, inode) = create(&writer, InodeId::ROOT, "file").await;
         writer.write(handle, 0, pattern(1, 5000)).await.unwrap();
         let linked = writer.link(&root(), inode, InodeId::ROOT, b"own").await.unwrap();
-        assert_eq!((linked.size, linked.nlink), (5000, 2));
+        assert_eq!((linked.size, linked.links), (5000, 2));
         writer.write(handle, 5000, pattern(1, 2000)).await.unwrap();
         let linked = other.link(&root(), inode, InodeId::ROOT, b"others").await.unwrap();
-        assert_eq!((linked.size, linked.nlink), (7000, 3));
+        assert_eq!((linked.size, linked.links), (7000, 3));
         writer.write(handle, 7000, pattern(1, 1000)).await.unwrap();
         let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
         assert_eq!(other.set_attr(&root(), inode, set.clone()).await.unwrap().size, 8000);

@@ -17,8 +17,8 @@ fn many_small_files_need_no_more_room_than_they_have_bytes() {
     run(91, 3, |cluster| async move {
         let client = cluster.client("client").await;
         let directory = cluster.small_dataset(&client, 3).await;
-        let dataset = client.get_attr(&root(), directory).await.unwrap().dataset;
-        let quota = SetDataset { dataset, quota_bytes: Some(QUOTA), ..Default::default() };
+        let dataset = client.get_attr(&root(), directory).await.unwrap().storage.dataset;
+        let quota = SetDataset { dataset: dataset.raw(), quota_bytes: Some(QUOTA), ..Default::default() };
         client.meta(&root(), Op::SetDataset(quota)).await.unwrap();
         // All at once, and after a while: files are closed and still known here.
         for number in 0..FILES {
@@ -31,7 +31,7 @@ fn many_small_files_need_no_more_room_than_they_have_bytes() {
         }
         for number in 0..FILES {
             let found = client.lookup(&root(), directory, format!("f{number}").as_bytes()).await.unwrap();
-            let handle = client.open(&root(), ebb_types::InodeId::new(found.inode), Access::Read).await.unwrap().0;
+            let handle = client.open(&root(), found.inode, Access::Read).await.unwrap().0;
             assert_eq!(read_all(&client, handle).await.unwrap(), pattern(number, SIZE));
             client.close(handle).await;
         }
@@ -48,8 +48,8 @@ fn room_of_files_that_another_client_has_closed_comes_back() {
     run(92, 3, |cluster| async move {
         let (one, two) = (cluster.client("h0").await, cluster.client("h1").await);
         let directory = cluster.small_dataset(&one, 3).await;
-        let dataset = one.get_attr(&root(), directory).await.unwrap().dataset;
-        let quota = SetDataset { dataset, quota_bytes: Some(QUOTA), ..Default::default() };
+        let dataset = one.get_attr(&root(), directory).await.unwrap().storage.dataset;
+        let quota = SetDataset { dataset: dataset.raw(), quota_bytes: Some(QUOTA), ..Default::default() };
         one.meta(&root(), Op::SetDataset(quota)).await.unwrap();
         for number in 0..12 {
             let (handle, _) = create(&one, directory, &format!("f{number}")).await;

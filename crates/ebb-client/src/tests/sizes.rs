@@ -24,9 +24,8 @@ async fn size(client: &Client, inode: InodeId, name: &str, way: &str, step: u32)
         "stat" => client.get_attr(&root(), inode).await.unwrap().size,
         "lookup" => client.lookup(&root(), InodeId::ROOT, name.as_bytes()).await.unwrap().size,
         "list" => {
-            let (entries, _) =
-                client.read_dir(&root(), InodeId::ROOT, None, 1000, EntryDetail::Attributes).await.unwrap();
-            let own = entries.iter().find(|entry| entry.name == name.as_bytes()).unwrap();
+            let page = client.read_dir(&root(), InodeId::ROOT, None, 1000, EntryDetail::Attributes).await.unwrap();
+            let own = page.entries.iter().find(|entry| entry.name == name.as_bytes()).unwrap();
             own.attr.unwrap().size
         }
         "open" => {

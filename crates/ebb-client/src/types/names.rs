@@ -1,8 +1,10 @@
 //! Operations on names, directories and extended attributes.
 
-use ebb_types::{HostName, InodeId};
+use ebb_types::{Attr, Error, FileKind, HostName, InodeId, Result, err};
+use ebb_wire::attributes::optional_attr;
+use ebb_wire::pb;
 
-use super::Access;
+use super::{Access, Handle};
 
 /// A name to be made, and the mode of the new inode.
 #[derive(Clone, Copy, Debug)]
@@ -113,4 +115,89 @@ pub enum XattrMode {
     Create,
     /// Fails with `NoAttribute` if it does not exist.
     Replace,
+}
+
+/// A file that was opened by its name, or made.
+#[derive(Clone, Copy, Debug)]
+pub struct Created {
+    /// The open file.
+    pub handle: Handle,
+    /// Its attributes.
+    pub attr: Attr,
+    /// A file of this name was there, and was opened.
+    pub existed: bool,
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug)]
+pub struct DirEntry {
+    /// The name.
+    pub name: Vec<u8>,
+    /// The inode that it names.
+    pub inode: InodeId,
+    /// The inode's type.
+    pub kind: FileKind,
+    /// Where a listing goes on after this entry; never 0 and below 2^63 - 2.
+    pub cookie: u64,
+    /// Attributes, if they were asked for.
+    pub attr: Option<Attr>,
+}
+
+impl TryFrom<pb::DirEntry> for DirEntry {
+    type Error = Error;
+
+    /// `Protocol`: the inode is of a kind that this build does not know.
+    fn try_from(from: pb::DirEntry) -> Result<Self> {
+        let kind = FileKind::from_raw(from.kind)
+            .ok_or_else(|| err!(Protocol, "inode i{} is of kind {}, which is unknown here", from.inode, from.kind))?;
+        let (inode, attr) = (InodeId::new(from.inode), optional_attr(from.attr)?);
+        Ok(Self { name: from.name, inode, kind, cookie: from.cookie, attr })
+    }
+}
+
+/// A part of a directory's listing.
+#[derive(Clone, Debug, Default)]
+pub struct DirPage {
+    /// Entries in the order of the listing.
+    pub entries: Vec<DirEntry>,
+    /// The directory ends with them.
+    pub is_last: bool,
+}
+
+/// Space of the file system's live volumes, and its inodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatFs {
+    /// All space, in bytes of replicas.
+    pub capacity_bytes: u64,
+    /// Space that is not used, in bytes of replicas.
+    pub free_bytes: u64,
+    /// Space that replicas take, in bytes.
+    pub used_bytes: u64,
+    /// Space for new data, in bytes of one copy: each of its copies needs room on another node.
+    pub available_bytes: u64,
+    /// Inodes in use.
+    pub inodes: u64,
+    /// Number of copies in the dataset that was asked for; 1 at least.
+    pub copies: u32,
+}
+
+impl StatFs {
+    /// Bytes of user data that so many bytes of replicas hold.
+    #[must_use]
+    pub fn of_one_copy(&self, replica_bytes: u64) -> u64 {
+        replica_bytes / u64::from(self.copies.max(1))
+    }
+}
+
+impl From<pb::StatFsReply> for StatFs {
+    fn from(reply: pb::StatFsReply) -> Self {
+        Self {
+            capacity_bytes: reply.capacity_bytes,
+            free_bytes: reply.free_bytes,
+            used_bytes: reply.used_bytes,
+            available_bytes: reply.available_bytes,
+            inodes: reply.inodes,
+            copies: reply.replicas.max(1),
+        }
+    }
 }

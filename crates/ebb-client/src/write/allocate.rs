@@ -81,7 +81,7 @@ impl Shared {
             }
             // Earlier writes are sent first: the ranges that stay, in their order.
             let gone = if kind == pb::WriteKind::WriteAllocate { 0 } else { core.dirty.remove(offset, end) };
-            core.touch(self.runtime.wall().0);
+            core.touch(self.runtime.wall());
             (gone, core.stage(0, u64::MAX))
         };
         self.budget.give(gone as usize);

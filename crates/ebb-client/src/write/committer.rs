@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ebb_runtime::Moment;
-use ebb_types::{Epoch, Error, ErrorKind, InodeId, Result};
+use ebb_types::{Epoch, Error, ErrorKind, InodeId, Result, WallTime};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Commit, Op};
 use parking_lot::Mutex;
@@ -268,21 +268,21 @@ impl Shared {
 
 /// The part of a commit for one file. `None` if there is nothing new and the lease stays.
 pub(crate) fn build(id: InodeId, core: &Core, release: bool) -> Option<pb::CommitFile> {
-    if core.hold.lease() != Lease::Write || (!release && !core.uncommitted) {
+    if core.hold.lease() != Lease::Write || (!release && !core.unrecorded.any) {
         return None;
     }
     let attr = core.attr.as_ref()?;
     let metablocks = core.uncommitted_metablocks();
-    let committed_size = core.durable.map_or(attr.size, |durable| durable.size);
+    let committed_size = core.unrecorded.durable.map_or(attr.size, |durable| durable.size);
     Some(pb::CommitFile {
         inode: id.raw(),
         epoch: core.hold.epoch().raw(),
         size: committed_size,
-        mtime_ns: core.durable.map_or(0, |durable| durable.mtime_ns),
+        mtime_ns: core.unrecorded.durable.and_then(|durable| durable.mtime).map_or(0, |time| time.0),
         metablocks,
         release,
-        trimmed: core.trimmed,
-        kill_privileges: core.kill_privileges,
+        trimmed: core.unrecorded.trim,
+        kill_privileges: core.unrecorded.privileges,
         size_generation: Some(attr.size_generation),
         gone: false,
     })
@@ -298,31 +298,30 @@ pub(crate) fn note_committed(core: &mut Core, file: &pb::CommitFile) -> bool {
             channel.committed = ebb_wire::convert::version(committed.version);
         }
     }
+    let mtime = Some(WallTime(file.mtime_ns)).filter(|time| time.0 != 0);
     if let Some(attr) = &mut core.attr {
         attr.size = file.size;
-        if file.mtime_ns != 0 {
-            attr.mtime_ns = file.mtime_ns;
-        }
+        attr.mtime = mtime.unwrap_or(attr.mtime);
         if file.kill_privileges {
             attr.mode = crate::plan::without_privileges(attr.mode);
         }
     }
     if file.trimmed {
-        core.trimmed = false;
+        core.unrecorded.trim = false;
     }
     if file.kill_privileges {
-        core.kill_privileges = false;
+        core.unrecorded.privileges = false;
     }
-    if file.mtime_ns == core.mtime_ns {
-        core.mtime_dirty = false;
+    if mtime == Some(core.mtime) {
+        core.unrecorded.mtime = false;
     }
-    if core.durable.is_some_and(|durable| durable.size == file.size && durable.mtime_ns == file.mtime_ns) {
-        core.durable = None;
+    if core.unrecorded.durable.is_some_and(|durable| durable.size == file.size && durable.mtime == mtime) {
+        core.unrecorded.durable = None;
     }
-    core.uncommitted = core.mtime_dirty
-        || core.trimmed
+    core.unrecorded.any = core.unrecorded.mtime
+        || core.unrecorded.trim
         || core.size != file.size
         || !core.dirty.is_empty()
         || core.channels.values().any(|channel| channel.last > channel.committed);
-    core.uncommitted
+    core.unrecorded.any
 }

@@ -129,7 +129,7 @@ impl Target {
     }
 
     fn is_single_source(&self, write: &Outgoing) -> bool {
-        let by_dataset = self.inode.core.lock().attr.as_ref().is_some_and(|attr| attr.single_source);
+        let by_dataset = self.inode.core.lock().attr.as_ref().is_some_and(|attr| attr.storage.single_source);
         by_dataset || write.weight() <= SINGLE_SOURCE_MAX
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ebb_types::{Epoch, Result, Version, err};
+use ebb_types::{Epoch, Result, Version, WallTime, err};
 
 use crate::inode::{Durable, Inode};
 use crate::lease::hold::Lease;
@@ -14,7 +14,7 @@ pub(crate) struct Goal {
     epoch: Epoch,
     size_generation: u64,
     size: u64,
-    mtime_ns: i64,
+    mtime: WallTime,
     /// (index, serial of its channel, version).
     channels: Vec<(u64, u64, Version)>,
 }
@@ -98,7 +98,7 @@ pub(crate) fn stage_and_ask(inode: &Inode) -> Option<Goal> {
         epoch: core.hold.epoch(),
         size_generation: core.attr.as_ref().map_or(0, |attr| attr.size_generation),
         size: core.size,
-        mtime_ns: core.mtime_ns,
+        mtime: core.mtime,
         channels,
     })
 }
@@ -125,9 +125,9 @@ fn check(inode: &Inode, goal: &Goal) -> Result<bool> {
         };
     }
     if core.attr.as_ref().map_or(0, |attr| attr.size_generation) == goal.size_generation {
-        let mtime_ns = if core.mtime_dirty { goal.mtime_ns } else { 0 };
-        let size = core.durable.map_or(goal.size, |durable| durable.size.max(goal.size));
-        core.durable = Some(Durable { size, mtime_ns });
+        let mtime = core.unrecorded.mtime.then_some(goal.mtime);
+        let size = core.unrecorded.durable.map_or(goal.size, |durable| durable.size.max(goal.size));
+        core.unrecorded.durable = Some(Durable { size, mtime });
     }
     Ok(true)
 }

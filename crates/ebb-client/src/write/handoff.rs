@@ -145,7 +145,7 @@ impl Shared {
         if bytes > CALL_BYTES_MAX {
             bail!(Overloaded, "{bytes} bytes are waiting for members that sleep, {CALL_BYTES_MAX} are logged at most");
         }
-        let copies = core.attr.as_ref().map_or(0, |attr| attr.replicas as usize).max(COPIES_LEAST);
+        let copies = core.attr.as_ref().map_or(0, |attr| attr.storage.replicas as usize).max(COPIES_LEAST);
         Ok(Some(Lack { message, payload, marks, copies }))
     }
 

@@ -315,7 +315,7 @@ async fn pull(
 
 fn wanted(target: &Target, scene: &Scene) -> usize {
     let shrunk = target.with(|channel| channel.shrunk).unwrap_or(false);
-    let replicas = target.inode.core.lock().attr.as_ref().map_or(0, |attr| attr.replicas as usize);
+    let replicas = target.inode.core.lock().attr.as_ref().map_or(0, |attr| attr.storage.replicas as usize);
     if shrunk { scene.members.len().max(replicas) } else { scene.members.len() }
 }
 

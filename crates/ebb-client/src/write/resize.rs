@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ebb_types::{Credentials, Epoch, ErrorKind, InodeId, Result, err};
+use ebb_types::{Attr, Credentials, Epoch, ErrorKind, InodeId, Result, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{self, Op, Trim};
 
@@ -12,7 +12,7 @@ use crate::lease::hold::Lease;
 use crate::names::kept::Changed;
 use crate::session::masters::is_transient;
 use crate::shared::Shared;
-use crate::types::{SetAttr, SetTime};
+use crate::types::{Privileges, SetAttr, SetTime};
 use crate::write::FILE_SIZE_MAX;
 use crate::write::drive::drive;
 use crate::write::outgoing::Content;
@@ -26,7 +26,7 @@ struct Wanted {
 
 impl Shared {
     /// Sets attributes; a new size takes the write lease.
-    pub async fn set_attr(self: &Arc<Self>, credentials: &Credentials, id: InodeId, set: &SetAttr) -> Result<pb::Attr> {
+    pub async fn set_attr(self: &Arc<Self>, credentials: &Credentials, id: InodeId, set: &SetAttr) -> Result<Attr> {
         self.set_attr_of(credentials, id, set, None).await
     }
 
@@ -37,7 +37,7 @@ impl Shared {
         id: InodeId,
         set: &SetAttr,
         pinned: Option<Epoch>,
-    ) -> Result<pb::Attr> {
+    ) -> Result<Attr> {
         let op = request(id, set, credentials);
         match set.size {
             Some(size) => self.set_size(credentials, id, op, Wanted { size, pinned }).await,
@@ -60,27 +60,27 @@ impl Shared {
         credentials: &Credentials,
         id: InodeId,
         op: meta_op::SetAttr,
-    ) -> Result<pb::Attr> {
+    ) -> Result<Attr> {
         let Some(inode) = self.find(id).filter(|_| sets_mtime(&op)) else {
             return self.change_attr(credentials, Op::SetAttr(op)).await;
         };
         // A commit under way would restore the time of the last write.
         let committing = inode.committing.lock().await;
-        let Changed { reply, seen, .. } = self.change_with(credentials, Op::SetAttr(op), |_, _| ()).await?;
-        let told = attr_of(reply)?;
+        let Changed { answer, seen, .. } = self.change_with(credentials, Op::SetAttr(op), |_, _| ()).await?;
+        let answered = answer.attr()?;
         let seen = {
             let mut core = inode.core.lock();
             // The master's time counts here. This client's own is the time of its last write.
-            core.mtime_ns = told.mtime_ns;
-            core.mtime_dirty = false;
-            if let Some(durable) = &mut core.durable {
-                durable.mtime_ns = 0;
+            core.mtime = answered.mtime;
+            core.unrecorded.mtime = false;
+            if let Some(durable) = &mut core.unrecorded.durable {
+                durable.mtime = None;
             }
-            seen.map(|seen| core.overlay(pb::Attr { mtime_ns: told.mtime_ns, ..seen }))
+            seen.map(|seen| core.overlay(Attr { mtime: answered.mtime, ..seen }))
         };
         // Ordering: a task that gives the lease back has shut the gate, and waits for this lock.
         drop(committing);
-        Ok(self.settle_change(credentials, told, seen).await)
+        Ok(self.settle_change(credentials, answered, seen).await)
     }
 
     /// Runs in a task of its own. If it were dropped half-way, this client would not know the size that the master has.
@@ -90,7 +90,7 @@ impl Shared {
         id: InodeId,
         op: meta_op::SetAttr,
         wanted: Wanted,
-    ) -> Result<pb::Attr> {
+    ) -> Result<Attr> {
         let (shared, credentials) = (self.clone(), credentials.clone());
         let task = async move { shared.set_size_whole(&credentials, id, op, wanted).await };
         self.runtime.spawn("set a size", task).join().await?
@@ -102,7 +102,7 @@ impl Shared {
         id: InodeId,
         op: meta_op::SetAttr,
         wanted: Wanted,
-    ) -> Result<pb::Attr> {
+    ) -> Result<Attr> {
         let size = wanted.size;
         if size > FILE_SIZE_MAX {
             return Err(err!(FileTooLarge, "a size of {size} bytes is beyond the largest file"));
@@ -143,10 +143,10 @@ impl Shared {
         inode: &Arc<Inode>,
         mut op: meta_op::SetAttr,
         size: u64,
-    ) -> Result<pb::Attr> {
+    ) -> Result<Attr> {
         // Only synced writes are committed, and the new size commits everything before it.
         self.flush(inode).await?;
-        if inode.core.lock().trimmed {
+        if inode.core.lock().unrecorded.trim {
             // The file may not grow before the master knows that its last cut is done.
             self.commit_one(inode, false).await?;
         }
@@ -155,7 +155,7 @@ impl Shared {
         describe_cut(inode, &mut op, size);
         let trim = op.trim;
         let attr = match self.change(credentials, Op::SetAttr(op)).await {
-            Ok(reply) => attr_of(reply)?,
+            Ok(answer) => answer.attr()?,
             Err(error) => {
                 self.on_size_refused(inode, &error);
                 return Err(error);
@@ -167,8 +167,7 @@ impl Shared {
             let mut core = inode.core.lock();
             // If the lease was lost meanwhile, nothing is left to commit.
             if core.hold.lease() == Lease::Write {
-                core.trimmed = true;
-                core.uncommitted = true;
+                (core.unrecorded.trim, core.unrecorded.any) = (true, true);
                 drop(core);
                 self.queue.mark(inode.id, self.runtime.now());
             }
@@ -186,7 +185,7 @@ impl Shared {
         }
     }
 
-    fn cut(self: &Arc<Self>, inode: &Arc<Inode>, attr: pb::Attr, size: u64, trim: Option<Trim>) -> pb::Attr {
+    fn cut(self: &Arc<Self>, inode: &Arc<Inode>, attr: Attr, size: u64, trim: Option<Trim>) -> Attr {
         let (weight, attr, index) = {
             let mut core = inode.core.lock();
             let weight = core.cut(&self.cache, inode.id, size);
@@ -201,10 +200,8 @@ impl Shared {
                 assert_eq!(Some(version.into()), trim.version, "the trim has the version that the master was told");
             }
             core.size = size;
-            core.mtime_ns = attr.mtime_ns;
-            core.mtime_dirty = false;
-            core.durable = None;
-            core.uncommitted = false;
+            core.mtime = attr.mtime;
+            (core.unrecorded.mtime, core.unrecorded.durable, core.unrecorded.any) = (false, None, false);
             core.attr = Some(attr);
             (weight, core.overlay(attr), index)
         };
@@ -247,15 +244,11 @@ fn request(id: InodeId, set: &SetAttr, credentials: &Credentials) -> meta_op::Se
         mtime_now: set.mtime == Some(SetTime::Now),
         size: set.size,
         by_handle: set.by_handle,
-        kill_privileges: set.size.is_some() && !credentials.is_root(),
+        kill_privileges: set.size.is_some() && (set.privileges == Privileges::Taken || !credentials.is_root()),
         ..Default::default()
     }
 }
 
 fn sets_mtime(op: &meta_op::SetAttr) -> bool {
     op.mtime_ns.is_some() || op.mtime_now
-}
-
-fn attr_of(reply: pb::MetaReply) -> Result<pb::Attr> {
-    reply.attr.ok_or_else(|| err!(Protocol, "SetAttr was answered without attributes"))
 }

@@ -1,4 +1,4 @@
-//! The handshake: the first request of a mount, which settles what both sides can do.
+//! The handshake: the first request of a mount, in which both sides agree on features.
 
 use ebb_types::{Result, err};
 
@@ -28,8 +28,8 @@ pub mod feature {
     pub const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
 }
 
-/// What is asked for wherever the kernel has it. Writeback caching is left out: it would let the kernel keep what
-/// other mounts must see.
+/// Features that the mount uses if the kernel offers them. Writeback caching is left out: with it
+/// the kernel could hold back data that other mounts must see.
 pub const WANTED: u64 = feature::ASYNC_READ
     | feature::POSIX_LOCKS
     | feature::ATOMIC_O_TRUNC
@@ -45,40 +45,41 @@ pub const WANTED: u64 = feature::ASYNC_READ
     | feature::HANDLE_KILLPRIV_V2
     | feature::DIRECT_IO_ALLOW_MMAP;
 
-/// What the mount cannot do without: wrong modes or lost locks would follow.
+/// Features that the mount requires. Without them modes would be wrong, or locks would be lost.
 pub const NEEDED: u64 =
     feature::POSIX_LOCKS | feature::FLOCK_LOCKS | feature::DONT_MASK | feature::BIG_WRITES | feature::ATOMIC_O_TRUNC;
 
-/// What the kernel offers.
+/// Offer of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// Minor version that the kernel speaks.
     pub minor: u32,
-    /// Bytes that it would read ahead at most.
+    /// Maximum read-ahead of the kernel in bytes.
     pub max_readahead: u32,
     /// Features.
     pub features: u64,
 }
 
-/// What both sides do from now on.
+/// Features and limits that both sides use from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreement {
-    /// Bytes to read ahead at most.
+    /// Maximum read-ahead in bytes.
     pub max_readahead: u32,
     /// Features.
     pub features: u64,
-    /// Background requests (read-ahead, asynchronous direct I/O) at a time.
+    /// Maximum number of concurrent background requests (read-ahead, asynchronous direct I/O).
     pub max_background: u16,
-    /// Bytes of one write request.
+    /// Maximum size of one write request in bytes.
     pub max_write: u32,
-    /// What the kernel can do that decides what it may keep.
+    /// Abilities of the kernel on which its caching depends.
     pub kernel: KernelAbilities,
 }
 
-/// What a kernel can do that decides what it may keep.
+/// Abilities of a kernel on which its caching depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelAbilities {
-    /// All names that it keeps can be made void at once, without a lock that a request may hold; so it may keep some.
+    /// The kernel may cache names. It can invalidate all of them at once, without a lock that a
+    /// request may hold.
     pub keeps_names: bool,
     /// Descriptors whose files it can map, shared.
     pub maps: Mappable,
@@ -87,13 +88,14 @@ pub struct KernelAbilities {
 /// Descriptors whose files a kernel can map, shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mappable {
-    /// Only those that read by way of the page cache.
+    /// Only those that go through the page cache.
     Cached,
-    /// Those that go around the page cache too (Linux 6.6).
+    /// Also those that go around the page cache (Linux 6.6).
     All,
 }
 
-/// Takes the body of INIT apart. A kernel of another major version cannot be served.
+/// Parses the body of INIT. A kernel with another major version, or with a minor version that is
+/// too old, is refused.
 pub fn parse(body: &[u8]) -> Result<Offer> {
     let word = |at: usize| body.get(at..at + 4).map(|bytes| u32::from_ne_bytes(bytes.try_into().expect("4 bytes")));
     let (Some(major), Some(minor), Some(max_readahead), Some(low)) = (word(0), word(4), word(8), word(12)) else {
@@ -112,7 +114,7 @@ pub fn parse(body: &[u8]) -> Result<Offer> {
     Ok(Offer { minor, max_readahead, features })
 }
 
-/// Chooses from the offer. `listings`: attributes in them only if the kernel may keep them.
+/// Chooses from the offer. `listings`: they carry attributes only if the kernel may cache these.
 pub fn agree(offer: Offer, max_write: u32, listings: EntryDetail) -> Result<Agreement> {
     let missing = NEEDED & !offer.features;
     if missing != 0 {
@@ -122,7 +124,7 @@ pub fn agree(offer: Offer, max_write: u32, listings: EntryDetail) -> Result<Agre
     if listings == EntryDetail::Attributes {
         features |= offer.features & (feature::DO_READDIRPLUS | feature::READDIRPLUS_AUTO);
     }
-    // Requests above 128 KiB need the kernel to take a number of pages from us.
+    // Requests above 128 KiB need MAX_PAGES, with which our answer sets the number of pages.
     let max_write = if features & feature::MAX_PAGES != 0 { max_write } else { max_write.min(128 << 10) };
     let kernel = KernelAbilities {
         keeps_names: offer.minor >= super::MINOR_EPOCHS,

@@ -1,4 +1,4 @@
-//! Answers to the kernel, put together.
+//! Encodes answers to the kernel.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use ebb_types::{FileKind, InodeId, NAME_LEN_MAX, WallTime};
 use crate::invalidate::Range;
 use crate::vfs::{Attr, DirEntry, Lock, LockKind, StatFs};
 
-/// How long the kernel may keep what it is told.
+/// How long the kernel may cache an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Validity {
-    /// That a name means this inode.
+    /// Validity of the link from the name to the inode.
     pub entry: Duration,
-    /// Attributes.
+    /// Validity of the attributes.
     pub attr: Duration,
 }
 
-/// Bits of `st_mode` that tell the kind.
+/// Bits of `st_mode` for a kind of file.
 #[must_use]
 pub fn kind_bits(kind: FileKind) -> u32 {
     match kind {
@@ -31,7 +31,7 @@ pub fn kind_bits(kind: FileKind) -> u32 {
     }
 }
 
-/// The kind that bits of `st_mode` tell; none of them means a file (mknod(2)).
+/// Kind of file from bits of `st_mode`. No bits mean a regular file (mknod(2)).
 #[must_use]
 pub fn kind_of_bits(mode: u32) -> Option<FileKind> {
     Some(match mode & libc::S_IFMT {
@@ -46,8 +46,20 @@ pub fn kind_of_bits(mode: u32) -> Option<FileKind> {
     })
 }
 
+/// Smallest and largest transfer size that programs see, in bytes.
+const TRANSFER_MIN: u64 = 4096;
+const TRANSFER_MAX: u64 = 1 << 20;
+
 fn split(time: WallTime) -> (i64, u32) {
     (time.0.div_euclid(1_000_000_000), time.0.rem_euclid(1_000_000_000) as u32)
+}
+
+/// `st_blksize`. Programs allocate buffers of this size, so the size of a large block is limited.
+fn transfer_size(attr: &Attr) -> u32 {
+    match attr.kind {
+        FileKind::File => attr.storage.geometry.block_size.clamp(TRANSFER_MIN, TRANSFER_MAX) as u32,
+        _ => TRANSFER_MIN as u32,
+    }
 }
 
 fn put_attr(out: &mut BytesMut, attr: &Attr) {
@@ -66,7 +78,7 @@ fn put_attr(out: &mut BytesMut, attr: &Attr) {
     out.put_u32_ne(attr.uid);
     out.put_u32_ne(attr.gid);
     out.put_u32_ne(attr.rdev);
-    out.put_u32_ne(attr.block_size);
+    out.put_u32_ne(transfer_size(attr));
     out.put_u32_ne(0);
 }
 
@@ -81,7 +93,7 @@ fn put_entry(out: &mut BytesMut, attr: &Attr, validity: Validity) {
     put_attr(out, attr);
 }
 
-/// `struct fuse_entry_out`: a name was found or made.
+/// `struct fuse_entry_out` of a name that was found or made.
 #[must_use]
 pub fn entry(attr: &Attr, validity: Validity) -> Bytes {
     let mut out = BytesMut::with_capacity(128);
@@ -89,11 +101,11 @@ pub fn entry(attr: &Attr, validity: Validity) -> Bytes {
     out.freeze()
 }
 
-/// `struct fuse_entry_out` of a name that is not there, for so long.
+/// `struct fuse_entry_out` of a name that does not exist. The kernel may cache it for `validity`.
 #[must_use]
 pub fn missing(validity: Duration) -> Bytes {
     let mut out = BytesMut::with_capacity(128);
-    // Inode 0: none.
+    // Inode 0 stands for no inode.
     out.put_bytes(0, 16);
     out.put_u64_ne(validity.as_secs());
     out.put_u64_ne(0);
@@ -113,7 +125,7 @@ pub fn attr(attr: &Attr, validity: Validity) -> Bytes {
     out.freeze()
 }
 
-/// `struct fuse_statx_out`: all that attributes have, with the time of birth.
+/// `struct fuse_statx_out`: all attributes, with the time of birth.
 #[must_use]
 pub fn statx(attr: &Attr, validity: Validity) -> Bytes {
     let mut out = BytesMut::with_capacity(288);
@@ -121,7 +133,7 @@ pub fn statx(attr: &Attr, validity: Validity) -> Bytes {
     out.put_u32_ne(validity.attr.subsec_nanos());
     out.put_bytes(0, 4 + 16);
     out.put_u32_ne(libc::STATX_BASIC_STATS | libc::STATX_BTIME);
-    out.put_u32_ne(attr.block_size);
+    out.put_u32_ne(transfer_size(attr));
     out.put_u64_ne(0);
     for word in [attr.links, attr.uid, attr.gid] {
         out.put_u32_ne(word);
@@ -157,7 +169,7 @@ fn put_open(out: &mut BytesMut, file: u64, flags: u32) {
     out.put_u32_ne(0);
 }
 
-/// Entry and open in one, for CREATE.
+/// `struct fuse_entry_out` and `struct fuse_open_out`, for CREATE.
 #[must_use]
 pub fn created(attr: &Attr, validity: Validity, file: u64, flags: u32) -> Bytes {
     let mut out = BytesMut::with_capacity(144);
@@ -166,7 +178,7 @@ pub fn created(attr: &Attr, validity: Validity, file: u64, flags: u32) -> Bytes 
     out.freeze()
 }
 
-/// `struct fuse_write_out`, and the size of an attribute.
+/// `struct fuse_write_out`, and the size of an extended attribute.
 #[must_use]
 pub fn size(size: u32) -> Bytes {
     let mut out = BytesMut::with_capacity(8);
@@ -189,8 +201,8 @@ pub fn stat_fs(stat: &StatFs) -> Bytes {
     const INODES_FREE: u64 = 1 << 40;
     let mut out = BytesMut::with_capacity(80);
     let blocks = |bytes: u64| bytes / BLOCK;
-    let (all, free, available) = (stat.capacity_bytes, stat.free_bytes, stat.available_bytes);
-    for long in [blocks(all), blocks(free), blocks(available), stat.inodes + INODES_FREE, INODES_FREE] {
+    let (all, free) = (stat.of_one_copy(stat.capacity_bytes), stat.of_one_copy(stat.free_bytes));
+    for long in [blocks(all), blocks(free), blocks(stat.available_bytes), stat.inodes + INODES_FREE, INODES_FREE] {
         out.put_u64_ne(long);
     }
     for word in [BLOCK as u32, NAME_LEN_MAX as u32, BLOCK as u32, 0] {
@@ -200,7 +212,7 @@ pub fn stat_fs(stat: &StatFs) -> Bytes {
     out.freeze()
 }
 
-/// `struct fuse_lk_out`: the lock in the way; none is an unlock.
+/// `struct fuse_lk_out`: the conflicting lock. No lock is encoded as an unlock.
 #[must_use]
 pub fn lock(found: Option<&Lock>) -> Bytes {
     let mut out = BytesMut::with_capacity(24);
@@ -220,7 +232,7 @@ pub fn lock(found: Option<&Lock>) -> Bytes {
     out.freeze()
 }
 
-/// A listing as it fills up: never more bytes than the kernel asked for.
+/// A listing of a directory, with at most the number of bytes that the kernel requested.
 #[derive(Debug)]
 pub struct Listing {
     out: BytesMut,
@@ -229,15 +241,16 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// An empty listing of at most `size` bytes; `plus`: entries carry attributes, valid for so long.
+    /// An empty listing of at most `size` bytes. With `plus`, entries carry attributes with this
+    /// validity.
     #[must_use]
     pub fn new(size: u32, plus: Option<Validity>) -> Self {
-        // The kernel asks for a few pages; a hostile number must not allocate more.
+        // The kernel requests a few pages. A hostile size must not allocate more.
         let size = (size as usize).min(1 << 20);
         Self { out: BytesMut::with_capacity(size), size, plus }
     }
 
-    /// How many entries with short names are sure to be enough to fill what is left.
+    /// Number of entries that is enough to fill the rest of the listing, even with short names.
     #[must_use]
     pub fn room(&self) -> u32 {
         ((self.size - self.out.len()) / self.entry_size(8)) as u32 + 1
@@ -248,14 +261,14 @@ impl Listing {
         attributes + (24 + name_len).next_multiple_of(8)
     }
 
-    /// Adds an entry; false: it does not fit, and the listing is full.
+    /// Adds an entry. False: the entry does not fit, and the listing is full.
     pub fn add(&mut self, entry: &DirEntry) -> bool {
         if self.out.len() + self.entry_size(entry.name.len()) > self.size {
             return false;
         }
         match (self.plus, &entry.attr) {
             (Some(validity), Some(attr)) => put_entry(&mut self.out, attr, validity),
-            // Inode 0 in the attributes tells the kernel that there are none for this entry.
+            // Inode 0 in the attributes means that this entry has none.
             (Some(_), None) => self.out.put_bytes(0, 128),
             (None, _) => {}
         }
@@ -268,20 +281,20 @@ impl Listing {
         true
     }
 
-    /// Whether nothing has been added.
+    /// Whether the listing has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.out.is_empty()
     }
 
-    /// The bytes.
+    /// Returns the encoded listing.
     #[must_use]
     pub fn finish(self) -> Bytes {
         self.out.freeze()
     }
 }
 
-/// A message of its own that makes the kernel drop part of the data of an inode, and its attributes.
+/// A notification that makes the kernel drop a range of data of an inode, and its attributes.
 #[must_use]
 pub fn invalidate_range(range: Range) -> [u8; 40] {
     let mut out = [0; 40];
@@ -289,22 +302,22 @@ pub fn invalidate_range(range: Range) -> [u8; 40] {
     out[4..8].copy_from_slice(&super::NOTIFY_INVAL_INODE.to_ne_bytes());
     out[16..24].copy_from_slice(&range.inode.raw().to_ne_bytes());
     out[24..32].copy_from_slice(&range.offset.to_ne_bytes());
-    // Length 0 is up to the end.
+    // Length 0 means up to the end.
     out[32..40].copy_from_slice(&range.len.unwrap_or(0).to_ne_bytes());
     out
 }
 
-/// A message of its own that makes the kernel ask for the attributes of an inode again. Pages stay: they are compared
-/// with the new attributes before they are used.
+/// A notification that makes the kernel request the attributes of an inode again. Pages stay: the
+/// kernel compares them with the new attributes before it uses them.
 #[must_use]
 pub fn invalidate_attributes(inode: InodeId) -> [u8; 40] {
     let mut out = invalidate_range(Range::whole(inode));
-    // A negative offset: no pages.
+    // A negative offset means no pages.
     out[24..32].copy_from_slice(&(-1_i64).to_ne_bytes());
     out
 }
 
-/// A message of its own that makes the kernel ask for each name again before it uses it.
+/// A notification that makes the kernel look up each name again before its next use.
 #[must_use]
 pub fn invalidate_names() -> [u8; 16] {
     let mut out = [0; 16];
@@ -315,24 +328,20 @@ pub fn invalidate_names() -> [u8; 16] {
 
 #[cfg(test)]
 mod tests {
+    use ebb_types::{Geometry, Storage};
+
     use super::*;
 
     fn some_attr() -> Attr {
         Attr {
-            inode: InodeId::new(9),
-            kind: FileKind::File,
             mode: 0o644,
-            links: 1,
             uid: 1,
             gid: 2,
-            rdev: 0,
             size: 1025,
             allocated_bytes: 1025,
-            block_size: 1 << 20,
             atime: WallTime(-1),
             mtime: WallTime(1_500_000_000),
-            ctime: WallTime(0),
-            btime: WallTime(0),
+            ..Attr::empty(InodeId::new(9), FileKind::File)
         }
     }
 
@@ -372,6 +381,17 @@ mod tests {
                 assert!(bytes.len() <= size as usize && bytes.len().is_multiple_of(8));
             }
         }
+    }
+
+    #[test]
+    fn a_transfer_size_suits_buffers() {
+        let of = |kind, block_size| {
+            let geometry = Geometry { block_size, ..Geometry::default() };
+            let storage = Storage { geometry, ..Storage::default() };
+            transfer_size(&Attr { storage, ..Attr::empty(InodeId::ROOT, kind) })
+        };
+        assert_eq!([0, 1 << 16, 16 << 20].map(|size| of(FileKind::File, size)), [4096, 1 << 16, 1 << 20]);
+        assert_eq!(of(FileKind::Directory, 1 << 16), 4096);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Requests of the kernel, taken apart.
+//! Parses requests of the kernel.
 
 use bytes::Bytes;
 use ebb_types::{InodeId, Result, WallTime, err};
@@ -6,25 +6,27 @@ use ebb_types::{InodeId, Result, WallTime, err};
 use super::{IN_HEADER, fattr, opcode};
 use crate::vfs::{EntryDetail, IfLocked, Lock, LockKind, LockSort, Privileges, SetAttr, SetTime};
 
-/// What every request starts with.
+/// Header of every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What is asked (`opcode`).
+    /// Kind of request (`opcode`).
     pub opcode: u32,
-    /// Names the request in the reply and in INTERRUPT. Never reused within a mount.
+    /// Identifies the request in the reply and in INTERRUPT. Never reused within a mount.
     pub unique: u64,
-    /// The inode that it is about; 0 for none.
+    /// Inode of the request. 0: none.
     pub inode: InodeId,
     /// File-system user of the caller.
     pub uid: u32,
     /// File-system group of the caller.
     pub gid: u32,
-    /// Thread of the caller; 0 if it cannot be seen from here.
+    /// Thread of the caller. 0: the thread is not visible in our PID namespace.
     pub pid: u32,
 }
 
-/// A request, by the group that serves it: one that goes the wrong way cannot be written. Names and values are parts of the message
-/// that it came in.
+/// A request, in the group of requests that one function serves.
+///
+/// The groups make it a compile error to send a request to the wrong function. Names and values are
+/// slices of the message.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum Request {
@@ -36,7 +38,7 @@ pub enum Request {
     Control(ControlRequest),
 }
 
-/// About an inode or a directory.
+/// Request about an inode or a directory.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum InodeRequest {
@@ -65,7 +67,7 @@ pub enum NameRequest {
     Link { inode: InodeId, name: Bytes },
 }
 
-/// About extended attributes.
+/// Request about extended attributes.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum XattrRequest {
@@ -75,7 +77,7 @@ pub enum XattrRequest {
     RemoveXattr { name: Bytes },
 }
 
-/// About a file that a program opens or has open.
+/// Request about a file that a program opens or has open.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum FileRequest {
@@ -103,7 +105,7 @@ pub struct Write {
     pub data: Bytes,
 }
 
-/// About locks.
+/// Request about locks.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum LockRequest {
@@ -111,7 +113,7 @@ pub enum LockRequest {
     SetLock { lock: Lock, if_locked: IfLocked },
 }
 
-/// From the kernel to the session; dealt with where it is read.
+/// Request from the kernel to the session, which handles it itself.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum ControlRequest {
@@ -120,7 +122,7 @@ pub enum ControlRequest {
         unique: u64,
     },
     Destroy,
-    /// Not offered; the kernel stops asking.
+    /// Not supported. After the refusal the kernel stops sending it.
     Unknown,
 }
 
@@ -154,7 +156,7 @@ impl Reader {
         self.bytes(len).map(drop)
     }
 
-    /// A string up to its terminating zero.
+    /// Reads a string up to its terminating zero.
     fn name(&mut self) -> Result<Bytes> {
         let end = self.rest.iter().position(|byte| *byte == 0).ok_or_else(|| self.short())?;
         let name = self.rest.split_to(end);
@@ -163,7 +165,7 @@ impl Reader {
     }
 }
 
-/// Reads the header.
+/// Parses the header.
 pub fn header(message: &[u8]) -> Result<Header> {
     if message.len() < IN_HEADER {
         return Err(err!(Protocol, "the kernel sent a request of {} bytes, less than a header", message.len()));
@@ -180,7 +182,7 @@ pub fn header(message: &[u8]) -> Result<Header> {
     })
 }
 
-/// Takes a whole message apart, header included.
+/// Parses a whole message, which includes the header.
 pub fn parse(header: &Header, message: Bytes) -> Result<Request> {
     let mut reader = Reader { rest: message, opcode: header.opcode };
     reader.skip(IN_HEADER)?;
@@ -296,7 +298,7 @@ fn set_attr(reader: &mut Reader) -> Result<SetAttr> {
     })
 }
 
-/// Seconds (signed, as the kernel keeps them) and nanoseconds to one count; what does not fit is held at the ends.
+/// Converts signed seconds and nanoseconds to one count. Values out of range are clamped.
 fn time(seconds: u64, nanos: u32) -> WallTime {
     WallTime((seconds as i64).saturating_mul(1_000_000_000).saturating_add(i64::from(nanos)))
 }
@@ -354,10 +356,10 @@ fn lock(reader: &mut Reader) -> Result<Lock> {
         libc::F_UNLCK => LockKind::Unlock,
         other => return Err(err!(Invalid, "no lock has type {other}")),
     };
-    // The kernel's offsets are signed; its largest one stands for the end of the file.
+    // The kernel's offsets are signed. The largest one stands for the end of the file.
     let end = Some(end).filter(|end| *end < i64::MAX as u64);
     let sort = if lock_flags & super::LK_FLOCK != 0 { LockSort::Flock } else { LockSort::Fcntl };
-    // A process that cannot be seen from here has the number 0.
+    // A process outside our PID namespace has the number 0.
     Ok(Lock { kind, sort, owner, start, end, pid: Some(pid).filter(|pid| *pid != 0) })
 }
 

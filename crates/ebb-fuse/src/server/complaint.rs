@@ -1,4 +1,4 @@
-//! What the log says of a request that failed: programs see a number alone.
+//! Log messages of failed requests. Programs get only an error number.
 
 use bytes::Bytes;
 use ebb_types::{Error, ErrorKind};
@@ -9,12 +9,13 @@ use crate::abi::request::{FileRequest, Header, InodeRequest, NameRequest, Reques
 use crate::vfs::Vfs;
 
 impl<V: Vfs> Server<V> {
-    /// Logs what only an operator can mend. `name`: of the entry that the request names, if it names one.
+    /// Logs an error that only an operator can mend. `name`: name of the entry in the request,
+    /// if it has one.
     pub(super) fn complain(&self, header: &Header, name: Option<&Bytes>, error: &Error) {
         if error.kind() < ErrorKind::StaleEpoch {
             return;
         }
-        // A file that was never looked up, or is forgotten, has a number alone.
+        // The path of a file that was never looked up, or is forgotten, is unknown.
         let path = self.vfs.path_of(header.inode).unwrap_or_else(|| format!("the file of inode {}", header.inode));
         let at = match name {
             Some(name) => format!("{}/{}", path.trim_end_matches('/'), String::from_utf8_lossy(name)),
@@ -24,7 +25,7 @@ impl<V: Vfs> Server<V> {
     }
 }
 
-/// The entry that a request names, in the directory that it is about.
+/// Name of an entry in the request's directory, if the request has one.
 pub(super) fn name_of(request: &Request) -> Option<Bytes> {
     match request {
         Request::Inode(InodeRequest::Lookup { name })
@@ -40,7 +41,7 @@ pub(super) fn name_of(request: &Request) -> Option<Bytes> {
     }
 }
 
-/// What a program wanted, as a sentence goes on after "cannot".
+/// Operation of the program, as words that follow "cannot".
 fn verb(opcode: u32) -> &'static str {
     match opcode {
         op::LOOKUP => "look up",

@@ -15,16 +15,17 @@ use crate::vfs::{
     Vfs, WriteAt,
 };
 
-/// Most bytes that one request copies: it must end well before its deadline, and the program asks again for the rest.
+/// Maximum number of bytes that one request copies, so that it ends well before its deadline. The
+/// program makes another call for the rest.
 const COPY_MAX: u64 = 64 << 20;
 
-/// What programs have open; the kernel does not promise a release of each before an unmount ends.
+/// Files that programs have open. The kernel may unmount without a release of each of them.
 #[derive(Debug, Default)]
 pub struct OpenFiles {
     files: Mutex<BTreeMap<Handle, Opened>>,
 }
 
-/// What is known of an open file.
+/// State of an open file.
 #[derive(Clone, Copy, Debug)]
 struct Opened {
     inode: InodeId,
@@ -41,12 +42,12 @@ impl OpenFiles {
         self.files.lock().get(&file).copied()
     }
 
-    /// Nothing: it was not open.
+    /// Removes an open file. `None`: it was not open.
     fn remove(&self, file: Handle) -> Option<Opened> {
         self.files.lock().remove(&file)
     }
 
-    /// Everything, for the end of the mount.
+    /// Removes and returns all open files, at the end of the mount.
     pub fn take_all(&self) -> Vec<Handle> {
         std::mem::take(&mut *self.files.lock()).into_keys().collect()
     }
@@ -82,7 +83,7 @@ impl<V: Vfs> Server<V> {
             FileRequest::Read { file, offset, len } => self.read(header, Handle(file), offset, len).await?,
             FileRequest::Write(write) => self.write(header, write).await?,
             FileRequest::Flush { file, owner } => {
-                // Locks go first: an error of earlier writes must not keep them.
+                // Locks are released first, so that an error of earlier writes does not keep them.
                 let unlocked = self.release_locks(inode, owner, LockSort::Fcntl).await;
                 vfs.flush(Handle(file)).await?;
                 empty(unlocked?)
@@ -122,8 +123,8 @@ impl<V: Vfs> Server<V> {
         })
     }
 
-    /// Notes an open file; the flags with which the kernel hears of it. Cached pages stay valid from one open to the
-    /// next.
+    /// Records an open file, and returns the flags of the reply to the kernel. Cached pages stay
+    /// valid from one open to the next.
     fn note_open(&self, file: Handle, inode: InodeId, access: Access, flags: u32) -> u32 {
         let asked = if has(flags, libc::O_DIRECT) { Way::Direct } else { Way::Cached };
         let way = self.caches.open(inode, access, asked, self.kernel.maps);
@@ -145,8 +146,9 @@ impl<V: Vfs> Server<V> {
         let Write { file, offset, write_flags, flags, data } = write;
         let (file, len) = (Handle(file), data.len() as u32);
         let privileges = privileges(write_flags, WRITE_KILL_SUIDGID);
-        // Written pages of a mapping have their place; everything else in append mode goes to the end of the file,
-        // which another mount may have moved since the kernel looked.
+        // Pages that the cache writes back go to their own offset. Any other write in append mode
+        // goes to the end of the file. Another mount may have moved the end since the kernel's
+        // last request.
         let appends = has(flags, libc::O_APPEND) && write_flags & WRITE_CACHE == 0;
         let place = if appends { WriteAt::End } else { WriteAt::Offset(offset) };
         let way = self.files.find(file).map_or(Way::Direct, |opened| opened.way);
@@ -154,11 +156,12 @@ impl<V: Vfs> Server<V> {
         let written = if write_flags & WRITE_CACHE == 0 && way == Way::Direct {
             self.caches.change(header.inode, writing).await?
         } else {
-            // The kernel has locked the pages that it writes, and would wait for them before it dropped them.
+            // The kernel has locked the pages that it writes. A drop of them would wait for this
+            // request.
             writing.await?
         };
         if written != offset {
-            // The kernel has put the bytes into the page cache at the place that it believed in.
+            // The kernel has put the bytes into the page cache at the offset of the request.
             self.caches.misplaced(header.inode);
         }
         if privileges == Privileges::Taken {
@@ -166,7 +169,7 @@ impl<V: Vfs> Server<V> {
         }
         let synced = (libc::O_DSYNC | libc::O_SYNC) as u32;
         if way == Way::Direct && flags & synced != 0 && write_flags & WRITE_CACHE == 0 {
-            // Of what goes around the page cache the kernel leaves this to us.
+            // For writes around the page cache the kernel leaves the sync to us.
             self.vfs.fsync(file).await?;
         }
         Ok(reply::size(len))

@@ -1,29 +1,30 @@
-//! What the kernel is told of an inode that is there no more.
+//! Error numbers for an inode that no longer exists.
 //!
-//! A system call that takes a path asks in steps: the kernel looks names up, from its own memory where it may, and then
-//! asks for the inode that it found. In between the name may be replaced or removed, here or by another mount. The inode
-//! stays for a while for those who come late, so such a call goes on with the file that it found. What follows is for who
-//! comes later still.
+//! The kernel carries out a system call on a path in steps. It looks the names up, from its cache
+//! where possible, and then makes a request about the inode. In between the name may be replaced or
+//! removed, here or by another mount. The inode stays for a while, so that such a call goes on with
+//! the file that it found. A request that comes later still gets an error from here.
 //!
-//! ESTALE is the kernel's word for "what you looked up is gone". It is never for programs: every system call that takes a
-//! path begins again when it meets it, once, and then believes none of the names that it has kept (`retry_estale` and
-//! `LOOKUP_REVAL`, fs/namei.c: open, stat, access, chmod, chown, truncate, utimes, readlink, xattrs, link, rename, unlink).
-//! ENOENT would be passed on: of a name that was there all the time. So it is kept for names.
-//!
-//! On an open file there is nothing to look up again, and the kernel passes ESTALE on. Programs know EIO.
+//! - **An inode that a name led to: ESTALE.** The kernel then repeats a call on a path once,
+//!   without its cached names. It does so for open, stat, access, chmod, chown, truncate, utimes,
+//!   readlink, xattrs, link, rename and unlink (`retry_estale` and `LOOKUP_REVAL`, fs/namei.c).
+//! - **A name: ENOENT.** For an inode the kernel would pass ENOENT on to the program, although
+//!   the name existed all the time.
+//! - **An open file: EIO.** There is no name to look up again, so the kernel would pass ESTALE on.
+//!   Programs know EIO.
 
 use ebb_types::{Error, ErrorKind};
 
 use crate::abi::request::{FileRequest, InodeRequest, LockRequest, NameRequest, Request, XattrRequest};
 
-/// What a request is about, as far as something may be gone.
+/// Subject of a request that may no longer exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum About {
     /// An inode that a name led to.
     LookedUp,
     /// A file that a program has open.
     Open,
-    /// A name of a directory.
+    /// A name in a directory.
     Name,
 }
 
@@ -54,7 +55,7 @@ impl About {
         }
     }
 
-    /// The error as the kernel is told it.
+    /// Converts an error to the one that the kernel gets.
     pub(super) fn told(self, error: Error) -> Error {
         match (self, error.kind()) {
             (Self::LookedUp, ErrorKind::NotFound) => Error::new(ErrorKind::Stale, error.detail().to_owned()),

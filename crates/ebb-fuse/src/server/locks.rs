@@ -11,10 +11,11 @@ use crate::abi::reply;
 use crate::abi::request::Header;
 use crate::vfs::{IfLocked, Lock, LockKind, LockSort, Vfs};
 
-/// Most waits for locks at a time: they are not counted among the other requests, which could not go on otherwise.
+/// Maximum number of concurrent waits for locks. These waits have their own limit, so that they do
+/// not block other requests.
 const WAITS_MAX: usize = 4096;
 
-/// Who has, or may have, a lock: closing a file gives locks up, and most files never have one.
+/// Owners that have, or may have, a lock. A close releases locks, but most files never have one.
 #[derive(Debug, Default)]
 pub struct LockOwners {
     owners: Mutex<BTreeSet<(InodeId, LockSort, u64)>>,
@@ -27,7 +28,7 @@ impl<V: Vfs> Server<V> {
 
     pub(super) async fn set_lock(&self, header: &Header, lock: Lock, if_locked: IfLocked) -> Result<Bytes> {
         if lock.kind != LockKind::Unlock {
-            // Noted before it is granted: a close that comes at the same time must not miss it.
+            // Recorded before the lock is granted, so that a concurrent close does not miss it.
             self.lock_owners.owners.lock().insert((header.inode, lock.sort, lock.owner));
         }
         if if_locked == IfLocked::Fail || lock.kind == LockKind::Unlock {
@@ -37,7 +38,7 @@ impl<V: Vfs> Server<V> {
             return Err(err!(NoLocks, "{WAITS_MAX} waits for locks are under way on this mount"));
         }
         let interrupted = self.interrupts.enter(header.unique);
-        // Cancel-safety: dropping `set_lock` gives the wait up, and what was granted meanwhile back.
+        // Cancel-safety: a drop of `set_lock` ends the wait, and releases a lock granted meanwhile.
         let outcome = tokio::select! {
             biased;
             outcome = self.vfs.set_lock(header.inode, lock, IfLocked::Wait) => outcome,
@@ -47,7 +48,7 @@ impl<V: Vfs> Server<V> {
         outcome.map(empty)
     }
 
-    /// Gives up all locks of `owner` on `inode`, if it ever took one.
+    /// Releases all locks of `owner` on `inode`, if it ever took one.
     pub(super) async fn release_locks(&self, inode: InodeId, owner: u64, sort: LockSort) -> Result<()> {
         if !self.lock_owners.owners.lock().remove(&(inode, sort, owner)) {
             return Ok(());

@@ -12,12 +12,12 @@ use crate::abi::request::{Header, InodeRequest, NameRequest, XattrRequest};
 use crate::credentials;
 use crate::vfs::{DirEntry, EntryDetail, NewName, Rename, RenameMode, Vfs, XattrMode};
 
-/// Where a listing goes on after ".": above every cookie of a [`Vfs`], and still positive as a signed number.
+/// Cookie of ".". It is above every cookie of a [`Vfs`], and still positive as a signed number.
 const AFTER_DOT: u64 = i64::MAX as u64 - 1;
-/// Where a listing goes on after "..".
+/// Cookie of "..".
 const AFTER_DOT_DOT: u64 = i64::MAX as u64;
 
-/// Most entries that are fetched for one request, whatever its size.
+/// Maximum number of entries that are fetched for one request of any size.
 const ENTRIES_MAX: u32 = 4096;
 
 impl<V: Vfs> Server<V> {
@@ -60,8 +60,8 @@ impl<V: Vfs> Server<V> {
         })
     }
 
-    /// Fills a listing from `offset` on. One page of the file system is enough: it holds at least as many entries as
-    /// fit, or ends the directory.
+    /// Fills a listing from `offset` on. One page of the file system is enough. It has at least as
+    /// many entries as fit, or reaches the end of the directory.
     async fn list(&self, inode: InodeId, offset: u64, size: u32, detail: EntryDetail) -> Result<Bytes> {
         let mut listing = Listing::new(size, (detail == EntryDetail::Attributes).then_some(self.least));
         let dot = |name: &[u8], cookie| DirEntry {
@@ -134,9 +134,11 @@ impl<V: Vfs> Server<V> {
         })
     }
 
-    /// When the kernel has the answer, it moves what it keeps of one name to the other, and goes on believing it for as long as it
-    /// might have believed the name before. These are the new names: if one may not be believed, what was kept before the answer must
-    /// not be either, wherever it is moved to. If all may be believed, being told to forget one does the same.
+    /// Makes the kernel forget names after a rename, if it may not cache all the new names.
+    ///
+    /// After the reply, the kernel moves its entry of the old name to the new name. The entry keeps
+    /// the validity of the old name. So if a new name may not be cached, entries from before the
+    /// reply must become invalid. If all may be cached, a later order to forget one does the same.
     fn on_renamed(&self, names: &[(InodeId, &[u8])]) {
         if self.caches.keeps_names() && !names.iter().all(|(parent, name)| self.vfs.keeps_name(*parent, name)) {
             self.caches.forget_names();
@@ -167,7 +169,7 @@ impl<V: Vfs> Server<V> {
     }
 }
 
-/// A value if it fits in `size`; with size 0, how long it is (getxattr(2)).
+/// Returns a value if it fits in `size`. With size 0, returns its length (getxattr(2)).
 fn sized(value: Vec<u8>, size: u32) -> Result<Bytes> {
     if size == 0 {
         return Ok(reply::size(value.len() as u32));
@@ -183,7 +185,8 @@ fn rename_mode(flags: u32) -> Result<RenameMode> {
         0 => Ok(RenameMode::Replace),
         libc::RENAME_NOREPLACE => Ok(RenameMode::NoReplace),
         libc::RENAME_EXCHANGE => Ok(RenameMode::Exchange),
-        // RENAME_WHITEOUT serves overlay file systems' upper layers, which a mount of Ebb cannot be.
+        // RENAME_WHITEOUT is for the upper layer of an overlay file system. A mount of Ebb cannot
+        // be one.
         _ => Err(err!(Invalid, "rename flags {flags:#x} are not supported")),
     }
 }

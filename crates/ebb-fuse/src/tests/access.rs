@@ -1,4 +1,4 @@
-//! Who may do what: ACL, masks, groups, set-user-id bits, read-only mounts.
+//! Permissions: ACL, masks, groups, set-user-id bits, read-only mounts.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use super::fixture::Mounted;
 use crate::MountOptions;
 
-/// Runs a shell as user and group 65534 with further groups; what it printed, and whether it succeeded.
+/// Runs a shell as user and group 65534 with further groups. Returns its success and its output.
 fn as_nobody(mounted: &Mounted, groups: &str, script: &str) -> (bool, String) {
     let output = std::process::Command::new("setpriv")
         .args(["--reuid", "65534", "--regid", "65534"])
@@ -20,7 +20,8 @@ fn as_nobody(mounted: &Mounted, groups: &str, script: &str) -> (bool, String) {
 }
 
 fn open_to_all(mounted: &Mounted) {
-    // A directory made by `tempfile` lets nobody else through; the mount's root has the file system's own mode.
+    // Other users cannot enter a directory made by `tempfile`. The mount's root has the file
+    // system's own mode.
     fs::set_permissions(mounted.root(), fs::Permissions::from_mode(0o777)).unwrap();
 }
 
@@ -72,7 +73,8 @@ fn a_write_by_others_takes_set_user_id_away() {
     assert_eq!(mode("written"), 0o6777);
     let (ok, text) = as_nobody(&mounted, "", "echo x >> written; truncate -s 2 truncated; echo y > cut");
     assert!(ok, "{text}");
-    // Cutting by open is told to the file system at open; the fixture leaves it to the write that follows.
+    // The file system gets a truncation by open with the open. The fixture leaves the bits to the
+    // write that follows.
     assert_eq!([mode("written"), mode("truncated"), mode("cut")], [0o777; 3]);
 }
 

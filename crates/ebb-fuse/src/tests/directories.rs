@@ -21,7 +21,7 @@ fn fill(mounted: &Mounted, directory: &str, count: u32) {
     });
 }
 
-/// Goal: a listing that others change meanwhile tells each name that was there throughout exactly once.
+/// Goal: a listing during changes has each name that existed throughout exactly once.
 /// Method: every hundredth step of a listing of 10^5 names removes one listed and one unlisted name and adds one.
 #[test]
 fn a_listing_survives_changes_while_it_is_read() {

@@ -61,12 +61,12 @@ impl Mounted {
         self.tokio.block_on(work)
     }
 
-    /// Makes the kernel drop what it keeps of an inode.
+    /// Makes the kernel drop its caches of an inode.
     pub fn drop_pages(&self, inode: u64) {
         self.block_on(self.caches.drop_pages(ebb_types::InodeId::new(inode)));
     }
 
-    /// How many wait for locks.
+    /// Number of waits for locks.
     pub fn waiting(&self) -> usize {
         self.vfs.state().waiting
     }
@@ -75,7 +75,8 @@ impl Mounted {
         std::os::unix::fs::MetadataExt::ino(&std::fs::symlink_metadata(self.path(name)).unwrap())
     }
 
-    /// What a shell says to `script`, run in the root with `$0` standing for it; fails the test if it fails.
+    /// Runs `script` with a shell in the root, and returns its output. If the script fails, the
+    /// test fails.
     pub fn shell(&self, script: &str) -> String {
         let output = Command::new("sh").args(["-euc", script]).current_dir(self.root()).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -96,7 +97,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Waits until `condition` holds; fails the test if it does not within half a minute.
+/// Waits until `condition` holds. If it does not within half a minute, the test fails.
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     for _ in 0..3000 {
         if condition() {

@@ -1,4 +1,4 @@
-//! Mounting, unmounting, and what is left when the process dies.
+//! Mount, unmount, and the state after the death of the process.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +31,7 @@ fn a_mount_ends_when_anybody_unmounts_it() {
     let mount = mounted.mount();
     mounted.block_on(async { mount.wait().await.unwrap() });
     assert_eq!(state_of(mounted.root()), PointState::Free);
-    // Again is no error: it is what was asked for.
+    // A second unmount is no error: the mount is unmounted as requested.
     mounted.block_on(async { mount.unmount().await.unwrap() });
 }
 
@@ -45,7 +45,7 @@ fn a_mount_in_use_is_not_unmounted_and_the_user_is_named() {
     assert!(error.to_string().contains(&format!("pid {}", std::process::id())), "{error}");
     assert!(matches!(state_of(mounted.root()), PointState::Serving { .. }));
     drop(file);
-    // A process that another test starts has the file, too, until it runs its own program.
+    // A process that another test starts also has the file open until its exec.
     eventually("the mount is not in use", || mounted.block_on(async { mount.unmount().await }).is_ok());
 }
 
@@ -99,7 +99,7 @@ fn a_mount_that_has_lost_its_cluster_is_not_taken_for_dead() {
     assert_eq!(state_of(mounted.root()), PointState::Serving { pid: std::process::id() });
     unmount(mounted.root()).unwrap();
     assert_eq!(state_of(mounted.root()), PointState::Free);
-    // Our own mount's end is not waited for by who unmounts it.
+    // An unmount by our own process does not wait for the end of the mount.
     let mount = mounted.mount();
     mounted.block_on(async { mount.wait().await.unwrap() });
 }

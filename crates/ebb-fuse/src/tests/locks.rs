@@ -37,7 +37,7 @@ impl Other {
         Self { child, lines }
     }
 
-    /// Waits until the other process says `word`.
+    /// Waits until the other process prints `word`.
     pub fn hear(&mut self, word: &str) {
         let mut line = String::new();
         while self.lines.read_line(&mut line).unwrap() > 0 {
@@ -145,11 +145,11 @@ fn flock_and_record_locks_do_not_see_each_other() {
     other.hear("locked");
     assert_eq!(flock(&file, FlockOperation::NonBlockingLockShared), Err(Errno::WOULDBLOCK));
     record_lock(&file, libc::F_SETLK, libc::F_WRLCK, 0, 0).unwrap();
-    // A close gives flock's up; the release of a file comes after its close returned.
+    // A close releases locks of flock. The release of a file comes after its close returned.
     other.go_on();
     other.hear("closed");
     eventually("the lock is free", || flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok());
-    // One process, two open files: flock's belong to the open file.
+    // One process, two open files: locks of flock belong to the open file.
     let second = open(&path);
     assert_eq!(flock(&second, FlockOperation::NonBlockingLockShared), Err(Errno::WOULDBLOCK));
     flock(&file, FlockOperation::Unlock).unwrap();
@@ -174,7 +174,7 @@ fn a_wait_for_a_lock_ends_with_the_lock_or_with_a_signal() {
     let file = open(&path);
     let waiting = |count: usize| mounted.waiting() == count;
 
-    // Granted when the holder gives it up.
+    // The lock is granted when the holder releases it.
     record_lock(&file, libc::F_SETLK, libc::F_WRLCK, 5, 1).unwrap();
     let mut other = Other::start(test, "record", &path);
     other.hear("waiting");

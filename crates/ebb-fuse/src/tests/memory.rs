@@ -1,4 +1,4 @@
-//! A file system in memory: complete enough that whatever fails on its mount is the mount's fault.
+//! A file system in memory. It is complete enough that any failure on its mount is the mount's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::memory_state::{State, acl_mode};
 pub struct MemoryVfs {
     state: Mutex<State>,
     unlocked: Notify,
-    /// How often the caller of `shut_down` came.
+    /// Number of calls of `shut_down`.
     pub shut_downs: Mutex<u32>,
 }
 
@@ -45,7 +45,7 @@ impl MemoryVfs {
         self.state.lock()
     }
 
-    /// Changes a file as another client would: behind the mount's back.
+    /// Changes a file as another client would, without a report to the mount.
     pub fn write_elsewhere(&self, inode: u64, offset: u64, bytes: &[u8]) {
         self.state.lock().write(inode, offset, bytes);
     }
@@ -227,7 +227,7 @@ impl Vfs for MemoryVfs {
             let attr = state.attr(number);
             DirEntry { name, inode: attr.inode, kind: attr.kind, cookie, attr: with_attributes.then_some(attr) }
         });
-        Ok(DirPage { entries: entries.collect(), end })
+        Ok(DirPage { entries: entries.collect(), is_last: end })
     }
 
     async fn sync_dir(&self, inode: InodeId) -> Result<()> {
@@ -236,7 +236,13 @@ impl Vfs for MemoryVfs {
 
     async fn stat_fs(&self, _inode: InodeId) -> Result<StatFs> {
         let inodes = self.state.lock().nodes.len() as u64;
-        Ok(StatFs { capacity_bytes: 1 << 40, free_bytes: 1 << 39, available_bytes: 1 << 38, inodes })
+        Ok(StatFs {
+            capacity_bytes: 1 << 40,
+            free_bytes: 1 << 39,
+            available_bytes: 1 << 38,
+            inodes,
+            ..StatFs::default()
+        })
     }
 
     async fn get_xattr(&self, inode: InodeId, name: &[u8]) -> Result<Vec<u8>> {

@@ -11,13 +11,13 @@ pub struct State {
     pub nodes: BTreeMap<u64, Node>,
     pub files: BTreeMap<u64, u64>,
     pub locks: Vec<(InodeId, Lock)>,
-    /// Directories whose names may be believed.
+    /// Directories whose names the kernel may cache.
     pub kept: BTreeSet<u64>,
     pub next: u64,
     pub clock: i64,
     /// Waits for locks that are under way.
     pub waiting: usize,
-    /// Nothing is answered but with errors, as by a client that has lost its cluster.
+    /// Every answer is an error, as from a client that has lost its cluster.
     pub lost: bool,
 }
 
@@ -29,7 +29,7 @@ pub struct Node {
     pub order: BTreeMap<u64, Vec<u8>>,
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     pub opens: u32,
-    /// Without a name since it was made, and may get one.
+    /// Made without a name, and may get one.
     pub linkable: bool,
 }
 
@@ -43,20 +43,16 @@ impl State {
         let (number, now) = (self.next, self.now());
         self.next += 1;
         let attr = Attr {
-            inode: InodeId::new(number),
-            kind,
             mode,
             links: if kind == FileKind::Directory { 2 } else { 1 },
             uid: caller.uid,
             gid: caller.gid,
             rdev,
-            size: 0,
-            allocated_bytes: 0,
-            block_size: 4096,
             atime: now,
             mtime: now,
             ctime: now,
             btime: now,
+            ..Attr::empty(InodeId::new(number), kind)
         };
         let node = Node {
             attr,
@@ -86,7 +82,7 @@ impl State {
             node.attr.size = node.data.len();
             node.attr.allocated_bytes = node.data.allocated();
         }
-        node.attr.clone()
+        node.attr
     }
 
     pub fn child(&mut self, parent: InodeId, name: &[u8]) -> Option<u64> {
@@ -119,7 +115,7 @@ impl State {
         (directory.attr.mtime, directory.attr.ctime) = (now, now);
     }
 
-    /// One link less; the last one takes the inode with it unless it is open.
+    /// Removes one link. With the last link the inode goes too, unless it is open.
     pub fn drop_link(&mut self, number: u64) {
         let now = self.now();
         let node = self.node(number);
@@ -217,7 +213,7 @@ impl State {
         self.locks.iter().find(|(at, other)| *at == inode && conflicts(other)).map(|(_, other)| *other)
     }
 
-    /// Replaces what the owner has in the range.
+    /// Replaces the owner's locks in the range.
     pub fn lock(&mut self, inode: InodeId, lock: Lock) {
         let mut kept = Vec::new();
         for (at, other) in std::mem::take(&mut self.locks) {

@@ -52,8 +52,10 @@ fn rename_knows_its_flags() {
     assert_eq!(fs::read(mounted.path("b")).unwrap(), b"b");
 }
 
-/// Goal: moving a name does not make the kernel believe another one, of which nobody would tell it. Method: of two directories one has
-/// names that may be believed; a file of it is moved, or exchanged, with the other one, where another client then puts another file.
+/// Goal: after a rename the kernel does not cache a name of whose changes it gets no notification.
+///
+/// Method: of two directories, only one has names that may be cached. A file is moved from it to
+/// the other one, or exchanged. Then another client puts another file there.
 #[test]
 fn a_name_is_not_believed_because_of_the_name_it_had_before() {
     let mounted = Mounted::new();
@@ -65,7 +67,7 @@ fn a_name_is_not_believed_because_of_the_name_it_had_before() {
     let elsewhere = |directory: &str, name: &str| {
         let directory = InodeId::new(mounted.inode(directory));
         let mut state = mounted.vfs.state();
-        // The file that was there stays, nameless: the kernel looks again for one that is gone.
+        // The old file stays without a name: the kernel looks up a file again if it is gone.
         state.leave(directory, name.as_bytes());
         let new = state.make(&Credentials::root(), FileKind::File, 0o644, 0);
         state.enter(directory, name.as_bytes(), new);
@@ -79,7 +81,7 @@ fn a_name_is_not_believed_because_of_the_name_it_had_before() {
         let new = elsewhere("asked", name);
         assert_eq!(mounted.inode(&format!("asked/{name}")), new, "{flags:?}");
     }
-    // Where names may be believed, they are, until the kernel is told otherwise.
+    // Where names may be cached, the kernel uses them until it is notified.
     fs::write(mounted.path("believed/c"), b"moved").unwrap();
     fs::rename(mounted.path("believed/c"), mounted.path("believed/d")).unwrap();
     let old = mounted.inode("believed/d");
@@ -109,7 +111,7 @@ fn attributes_are_set_and_told() {
     assert_eq!((found.atime(), found.atime_nsec()), (-5, 7));
     assert_eq!((found.mtime(), found.mtime_nsec()), (1 << 32, 999_999_999));
     assert!(found.created().unwrap() > std::time::UNIX_EPOCH, "statx brings the time of birth");
-    assert!(found.size() == 1 && found.blocks() == 8 && found.blksize() == 4096);
+    assert!(found.size() == 1 && found.blocks() == 8 && found.blksize() == 1 << 20);
 }
 
 #[test]
@@ -146,7 +148,7 @@ fn extended_attributes_come_back_as_they_went() {
     assert_eq!(rustix::fs::listxattr(&path, &mut names[..5]), Err(Errno::RANGE));
     rustix::fs::removexattr(&path, "user.a").unwrap();
     assert_eq!(get("user.a", 10), Err(Errno::NODATA));
-    // The root tells who serves the mount; other inodes do not.
+    // The root has the id of the process that serves the mount. Other inodes do not.
     assert_eq!(get(crate::PID_XATTR, 20), Err(Errno::NODATA));
     let mut pid = [0; 20];
     let len = rustix::fs::getxattr(mounted.root(), crate::PID_XATTR, &mut pid[..]).unwrap();

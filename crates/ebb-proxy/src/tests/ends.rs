@@ -93,3 +93,35 @@ fn a_client_that_does_not_come_is_not_waited_for_long() {
         assert_eq!(told.kind(), ErrorKind::Io, "it cannot know");
     });
 }
+
+/// Goal: a change whose answer was lost keeps its outcome after its file has left the proxy. Method: a client hears
+/// nothing more from the proxy, the other sharer closes the file, and the file goes back. The link is whole again when
+/// the client asks the master where the file is.
+#[test]
+fn a_change_whose_answer_was_lost_is_answered_after_the_file_has_gone_back() {
+    for seed in 53..57 {
+        run_apart(seed, |cluster| async move {
+            let (sharers, _) = cluster.sharers(2).await;
+            take_turns(&sharers).await;
+            let (client, handle) = sharers[0].clone();
+            let before = client.metrics();
+            cluster.world.partition_one_way("proxy", "c0");
+            let writing = cluster.world.process("c0").runtime().spawn("write", {
+                let client = client.clone();
+                async move { client.write(handle, 0, number(9)).await }
+            });
+            cluster.world.sleep(Duration::from_millis(50)).await;
+            sharers[1].0.close(sharers[1].1).await;
+            while client.metrics().repeated_operations == before.repeated_operations {
+                cluster.world.sleep(Duration::from_millis(1)).await;
+            }
+            cluster.world.mend_one_way("proxy", "c0");
+            writing.join().await.unwrap().unwrap();
+            client.fsync(handle).await.unwrap();
+            let after = client.metrics();
+            assert!(after.moved_operations > before.moved_operations, "it had gone back when the client asked");
+            assert_eq!((after.unknown_operations, after.lost_stays, after.lost_files), (0, 0, 0));
+            assert_eq!(read_number(&sharers[0], 0).await, 9);
+        });
+    }
+}

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ebb_block::{BlockOptions, BlockServer};
-use ebb_client::{Access, Client, ClientOptions, Handle, NewFile};
+use ebb_client::{Access, Client, ClientOptions, Created, Handle, NewFile};
 use ebb_master::{Master, Options};
 use ebb_rpc::{Connector, Counters, Identity, Secret};
 use ebb_runtime::Runtime;
@@ -210,8 +210,8 @@ impl Cluster {
             let client = self.client().await;
             let (root, access) = (Credentials::root(), Access::ReadWrite);
             let made = client.create(&root, NewFile::or_existing(InodeId::ROOT, b"shared", access)).await;
-            let (handle, attr, _) = made.unwrap();
-            inode = InodeId::new(attr.inode);
+            let Created { handle, attr, .. } = made.unwrap();
+            inode = attr.inode;
             sharers.push((client, handle));
         }
         (sharers, inode)

@@ -22,10 +22,10 @@ fn content() -> Bytes {
 async fn make(client: &Client) -> (InodeId, pb::Metablock) {
     let (root, access) = (Credentials::root(), Access::ReadWrite);
     let made = client.create(&root, NewFile::exclusive(InodeId::ROOT, b"f", access)).await.unwrap();
-    client.write(made.0, 0, content()).await.unwrap();
-    client.fsync(made.0).await.unwrap();
-    client.close(made.0).await;
-    let inode = InodeId::new(made.1.inode);
+    client.write(made.handle, 0, content()).await.unwrap();
+    client.fsync(made.handle).await.unwrap();
+    client.close(made.handle).await;
+    let inode = made.attr.inode;
     let record = client.locations(inode).await.unwrap().remove(0).metablock;
     assert_eq!(record.length, LEN as u64);
     (inode, record)

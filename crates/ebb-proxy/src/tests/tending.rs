@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ebb_client::{Access, NewFile};
+use ebb_client::{Access, Created, NewFile};
 use ebb_types::{Credentials, InodeId};
 use ebb_wire::pb;
 use ebb_wire::pb::shared_op::{self, Op};
@@ -22,10 +22,10 @@ fn a_file_that_cannot_be_given_back_holds_up_no_other() {
         let (one, two) = (&sharers[0], &sharers[1]);
         let (root, access) = (Credentials::root(), Access::ReadWrite);
         let made = one.0.create(&root, NewFile::exclusive(InodeId::ROOT, b"other", access)).await;
-        let (handle, attr, _) = made.unwrap();
+        let Created { handle, attr, .. } = made.unwrap();
         one.0.write(handle, 0, number(1)).await.unwrap();
         one.0.fsync(handle).await.unwrap();
-        let other = InodeId::new(attr.inode);
+        let other = attr.inode;
         let gone = ByHand::new(&cluster, &one.0, other).await;
         let next = ByHand::new(&cluster, &two.0, other).await;
 

@@ -8,13 +8,12 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use ebb_cli::path::{EbbPath, os};
-use ebb_client::{Access, Client, CopyRange, Handle, IfExists, NewFile, NewName, SetAttr, SetTime};
-use ebb_types::{Credentials, Error, FileKind, HostName, InodeId, Result, WallTime, bail, err};
-use ebb_wire::pb;
+use ebb_client::{Access, Client, CopyRange, Created, Handle, IfExists, NewFile, NewName, SetAttr, SetTime};
+use ebb_types::{Attr, Credentials, Error, FileKind, HostName, InodeId, Result, WallTime, bail, err};
 use indicatif::ProgressBar;
 use tokio::task::JoinSet;
 
-use super::{STEP, Session, kind, umask, walk};
+use super::{STEP, Session, umask, walk};
 
 /// Files copied side by side: one alone leaves the master and the disks idle in turn.
 const FILES_AT_A_TIME: usize = 16;
@@ -37,7 +36,7 @@ impl Session {
         hosts: &[String],
     ) -> Result<()> {
         let hosts = self.known_hosts(hosts)?;
-        let into = self.find(target).await?.is_some_and(|attr| kind(&attr) == FileKind::Directory);
+        let into = self.find(target).await?.is_some_and(|attr| attr.kind == FileKind::Directory);
         if sources.len() > 1 && !into {
             bail!(NotDirectory, "{target} is not a directory: several files go only into one");
         }
@@ -121,7 +120,7 @@ impl Session {
             if self.find(&path).await?.is_none() {
                 self.make_dir(&path).await?;
             }
-            let inode = InodeId::new(self.resolve(&path).await?.inode);
+            let inode = self.resolve(&path).await?.inode;
             let entries = fs::read_dir(&directory).map_err(|error| Error::from_io(&error, directory.display()))?;
             for entry in entries {
                 let entry = entry.map_err(|error| Error::from_io(&error, directory.display()))?;
@@ -153,7 +152,7 @@ impl Session {
         }
         let attr = self.resolve(source).await?;
         let target = if target.is_dir() { target.join(os(source.last())) } else { target.to_owned() };
-        if kind(&attr) != FileKind::Directory {
+        if attr.kind != FileKind::Directory {
             let bar = self.output.byte_bar(attr.size, &format!("get {source}"));
             let done = self.get_file(source, &attr, &target, &bar).await;
             bar.finish_and_clear();
@@ -168,11 +167,11 @@ impl Session {
         for (path, attr) in &found {
             let below = path.below(source).unwrap_or_default();
             let local = if below.is_empty() { target.clone() } else { target.join(os(below)) };
-            match kind(attr) {
+            match attr.kind {
                 FileKind::Directory => make_local_dir(&local, attr.mode)?,
                 FileKind::File => self.get_file(path, attr, &local, &bar).await?,
                 FileKind::Symlink => {
-                    let link = self.client.read_link(&self.credentials, InodeId::new(attr.inode)).await?;
+                    let link = self.client.read_link(&self.credentials, attr.inode).await?;
                     std::os::unix::fs::symlink(os(&link), &local)
                         .map_err(|error| Error::from_io(&error, local.display()))?;
                 }
@@ -183,7 +182,7 @@ impl Session {
         Ok(())
     }
 
-    async fn get_file(&self, path: &EbbPath, attr: &pb::Attr, local: &Path, bar: &ProgressBar) -> Result<()> {
+    async fn get_file(&self, path: &EbbPath, attr: &Attr, local: &Path, bar: &ProgressBar) -> Result<()> {
         let failed = |error: std::io::Error| Error::from_io(&error, local.display());
         let mut out = fs::OpenOptions::new()
             .write(true)
@@ -203,7 +202,7 @@ impl Session {
     pub(super) async fn cp(&self, source: &EbbPath, target: &EbbPath, recursive: bool) -> Result<()> {
         let attr = self.resolve(source).await?;
         let target = self.target_in_directory(source, target).await?;
-        if kind(&attr) != FileKind::Directory {
+        if attr.kind != FileKind::Directory {
             return self.cp_file(source, &attr, &target).await;
         }
         if !recursive {
@@ -217,7 +216,7 @@ impl Session {
         for (path, attr) in &found {
             let below = path.below(source).unwrap_or_default();
             let copy = if below.is_empty() { target.clone() } else { target.join(below) };
-            match kind(attr) {
+            match attr.kind {
                 FileKind::Directory => {
                     if self.find(&copy).await?.is_none() {
                         self.make_dir(&copy).await?;
@@ -225,7 +224,7 @@ impl Session {
                 }
                 FileKind::File => self.cp_file(path, attr, &copy).await?,
                 FileKind::Symlink => {
-                    let link = self.client.read_link(&self.credentials, InodeId::new(attr.inode)).await?;
+                    let link = self.client.read_link(&self.credentials, attr.inode).await?;
                     let (parent, name) = self.parent(&copy).await?;
                     self.client.symlink(&self.credentials, parent, name, &link).await?;
                 }
@@ -235,12 +234,12 @@ impl Session {
         Ok(())
     }
 
-    async fn cp_file(&self, source: &EbbPath, attr: &pb::Attr, target: &EbbPath) -> Result<()> {
+    async fn cp_file(&self, source: &EbbPath, attr: &Attr, target: &EbbPath) -> Result<()> {
         let (parent, name) = self.parent(target).await?;
         if self.find(target).await?.is_some_and(|existing| existing.inode == attr.inode) {
             bail!(Invalid, "{source} and {target} are the same file");
         }
-        let (input, _) = self.client.open(&self.credentials, InodeId::new(attr.inode), Access::Read).await?;
+        let (input, _) = self.client.open(&self.credentials, attr.inode, Access::Read).await?;
         let opened = create(&self.client, &self.credentials, parent, name, attr.mode & 0o777, &[]).await;
         let (output, ..) = match opened {
             Ok(opened) => opened,
@@ -278,13 +277,13 @@ async fn create(
     name: &[u8],
     mode: u32,
     hosts: &[HostName],
-) -> Result<(Handle, pb::Attr)> {
+) -> Result<(Handle, Attr)> {
     let name = NewName { parent, name, mode, umask: umask() };
     let new = NewFile { name, if_exists: IfExists::Open, access: Access::Write, hosts };
-    let (handle, attr, created) = client.create(credentials, new).await?;
-    if !created && attr.size > 0 {
+    let Created { handle, attr, existed } = client.create(credentials, new).await?;
+    if existed && attr.size > 0 {
         let set = SetAttr { size: Some(0), by_handle: true, ..SetAttr::default() };
-        if let Err(error) = client.set_attr(credentials, InodeId::new(attr.inode), set).await {
+        if let Err(error) = client.set_attr(credentials, attr.inode, set).await {
             client.close(handle).await;
             return Err(error);
         }
@@ -311,7 +310,7 @@ async fn put_file(client: &Client, credentials: &Credentials, job: &PutJob, bar:
     if done.is_ok() {
         let mtime = WallTime(metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec());
         let set = SetAttr { mtime: Some(SetTime::At(mtime)), by_handle: true, ..SetAttr::default() };
-        done = client.set_attr(credentials, InodeId::new(attr.inode), set).await.map(drop);
+        done = client.set_attr(credentials, attr.inode, set).await.map(drop);
     }
     finish(client, handle, done).await
 }

@@ -2,20 +2,20 @@
 
 use ebb_cli::output::{Table, human_bytes, print_name};
 use ebb_cli::path::{EbbPath, text};
-use ebb_types::{FileKind, InodeId, Result};
-use ebb_wire::pb;
+use ebb_client::DirEntry;
+use ebb_types::{Attr, FileKind, InodeId, Result};
 use serde_json::json;
 
-use super::{Session, kind, walk};
+use super::{Session, walk};
 
 impl Session {
     pub(super) async fn ls(&self, path: &EbbPath, long: bool) -> Result<()> {
         let attr = self.resolve_link(path).await?;
-        let mut entries = if kind(&attr) == FileKind::Directory {
-            walk::entries(self, InodeId::new(attr.inode)).await?
+        let mut entries = if attr.kind == FileKind::Directory {
+            walk::entries(self, attr.inode).await?
         } else {
             let name = path.last().to_vec();
-            vec![pb::DirEntry { name, inode: attr.inode, kind: attr.kind, attr: Some(attr), ..Default::default() }]
+            vec![DirEntry { name, inode: attr.inode, kind: attr.kind, cookie: 0, attr: Some(attr) }]
         };
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         if self.output.json() {
@@ -36,22 +36,22 @@ impl Session {
             self.output.print_json(&attr_json(&path.to_string(), &attr));
             return Ok(());
         }
-        self.output.say(&format!("{path}: {} i{}", kind_name(&attr), attr.inode));
-        self.output.say(&format!("  mode {:04o}, uid {}, gid {}, {} links", attr.mode, attr.uid, attr.gid, attr.nlink));
+        self.output.say(&format!("{path}: {} {}", kind_name(&attr), attr.inode));
+        self.output.say(&format!("  mode {:04o}, uid {}, gid {}, {} links", attr.mode, attr.uid, attr.gid, attr.links));
         self.output.say(&format!("  {} bytes ({})", attr.size, human_bytes(attr.size)));
         self.output.say(&format!(
             "  modified {}, changed {}, accessed {}, made {}",
-            time(attr.mtime_ns),
-            time(attr.ctime_ns),
-            time(attr.atime_ns),
-            time(attr.btime_ns)
+            time(attr.mtime.0),
+            time(attr.ctime.0),
+            time(attr.atime.0),
+            time(attr.btime.0)
         ));
         self.output.say(&format!(
             "  dataset {}: {} copies, block {}, metablock {}",
-            attr.dataset,
-            attr.replicas,
-            human_bytes(attr.block_size),
-            human_bytes(attr.metablock_size)
+            attr.storage.dataset.raw(),
+            attr.storage.replicas,
+            human_bytes(attr.storage.geometry.block_size),
+            human_bytes(attr.storage.geometry.metablock_size)
         ));
         Ok(())
     }
@@ -61,7 +61,7 @@ impl Session {
         let mut files = 0_u64;
         let mut directories = 0_u64;
         walk::walk(self, path, |_, attr| {
-            if kind(attr) == FileKind::Directory {
+            if attr.kind == FileKind::Directory {
                 directories += 1;
             } else {
                 files += 1;
@@ -85,11 +85,11 @@ impl Session {
         if self.output.json() {
             self.output.print_json(&json!({
                 "capacity_bytes": space.capacity_bytes, "free_bytes": space.free_bytes,
-                "available_bytes": space.available_bytes, "used_bytes": space.used_bytes, "inodes": space.inodes, "replicas": space.replicas,
+                "available_bytes": space.available_bytes, "used_bytes": space.used_bytes, "inodes": space.inodes, "replicas": space.copies,
             }));
             return Ok(());
         }
-        let copies = u64::from(space.replicas.max(1));
+        let copies = space.copies;
         self.output.say(&format!(
             "raw: {} of {} free, {} used by replicas; room for {} of new data in {copies} copies; {} inodes",
             human_bytes(space.free_bytes),
@@ -102,33 +102,34 @@ impl Session {
     }
 }
 
-fn long_table(entries: &[pb::DirEntry]) -> Table {
+fn long_table(entries: &[DirEntry]) -> Table {
     let mut table = Table::new(&["MODE", "LINKS", "UID", "GID", "SIZE", "MODIFIED", "NAME"]);
     for entry in entries {
         let Some(attr) = &entry.attr else { continue };
         table.row(vec![
             mode_text(attr),
-            attr.nlink.to_string(),
+            attr.links.to_string(),
             attr.uid.to_string(),
             attr.gid.to_string(),
             attr.size.to_string(),
-            time(attr.mtime_ns),
+            time(attr.mtime.0),
             text(&entry.name),
         ]);
     }
     table
 }
 
-fn attr_json(name: &str, attr: &pb::Attr) -> serde_json::Value {
+fn attr_json(name: &str, attr: &Attr) -> serde_json::Value {
     json!({
-        "name": name, "inode": attr.inode, "kind": kind_name(attr), "mode": format!("{:04o}", attr.mode),
-        "nlink": attr.nlink, "uid": attr.uid, "gid": attr.gid, "size": attr.size, "mtime_ns": attr.mtime_ns,
-        "ctime_ns": attr.ctime_ns, "atime_ns": attr.atime_ns, "dataset": attr.dataset, "replicas": attr.replicas,
+        "name": name, "inode": attr.inode.raw(), "kind": kind_name(attr), "mode": format!("{:04o}", attr.mode),
+        "nlink": attr.links, "uid": attr.uid, "gid": attr.gid, "size": attr.size, "mtime_ns": attr.mtime.0,
+        "ctime_ns": attr.ctime.0, "atime_ns": attr.atime.0, "dataset": attr.storage.dataset.raw(),
+        "replicas": attr.storage.replicas,
     })
 }
 
-fn kind_name(attr: &pb::Attr) -> &'static str {
-    match kind(attr) {
+fn kind_name(attr: &Attr) -> &'static str {
+    match attr.kind {
         FileKind::File => "file",
         FileKind::Directory => "directory",
         FileKind::Symlink => "symlink",
@@ -140,8 +141,8 @@ fn kind_name(attr: &pb::Attr) -> &'static str {
 }
 
 /// `drwxr-xr-x`, as ls prints it.
-fn mode_text(attr: &pb::Attr) -> String {
-    let letter = match kind(attr) {
+fn mode_text(attr: &Attr) -> String {
+    let letter = match attr.kind {
         FileKind::File => '-',
         FileKind::Directory => 'd',
         FileKind::Symlink => 'l',
@@ -187,9 +188,9 @@ mod tests {
 
     #[test]
     fn modes_and_times_read_as_ls_prints_them() {
-        let attr = pb::Attr { kind: FileKind::Directory.raw(), mode: 0o1777, ..Default::default() };
+        let attr = Attr { mode: 0o1777, ..Attr::empty(InodeId::ROOT, FileKind::Directory) };
         assert_eq!(mode_text(&attr), "drwxrwxrwt");
-        let attr = pb::Attr { kind: FileKind::File.raw(), mode: 0o4644, ..Default::default() };
+        let attr = Attr { mode: 0o4644, ..Attr::empty(InodeId::ROOT, FileKind::File) };
         assert_eq!(mode_text(&attr), "-rwSr--r--");
         assert_eq!(time(0), "1970-01-01 00:00:00");
         assert_eq!(time(951_782_400_000_000_000), "2000-02-29 00:00:00");

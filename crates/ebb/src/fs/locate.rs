@@ -6,13 +6,13 @@ use ebb_cli::admin;
 use ebb_cli::directory::ClusterDir;
 use ebb_cli::output::{Table, print_line};
 use ebb_cli::path::EbbPath;
-use ebb_types::{FileKind, Result, bail, err};
+use ebb_types::{FileKind, Geometry, Result, bail, err};
 use ebb_wire::pb;
 use ebb_wire::pb::explain_copies::What;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::{Session, kind};
+use super::Session;
 use crate::node::copy_state;
 
 /// Why the copies of each metablock move, or do not.
@@ -25,12 +25,13 @@ async fn explained(cluster: &ClusterDir, inode: u64) -> Result<BTreeMap<u64, (&'
 impl Session {
     pub(super) async fn locations(&self, cluster: &ClusterDir, path: &EbbPath, why: bool) -> Result<()> {
         let attr = self.resolve(path).await?;
-        if kind(&attr) != FileKind::File {
+        if attr.kind != FileKind::File {
             bail!(Invalid, "{path} is not a regular file: only files have metablocks");
         }
-        let blocks = self.client.file_info(ebb_types::InodeId::new(attr.inode)).await?;
-        let files = admin::master(cluster)?.call(&pb::Locate { inode: attr.inode }, admin::ASK).await?.replicas;
-        let reasons = if why { explained(cluster, attr.inode).await? } else { BTreeMap::new() };
+        let Geometry { block_size, metablock_size } = attr.storage.geometry;
+        let blocks = self.client.file_info(attr.inode).await?;
+        let files = admin::master(cluster)?.call(&pb::Locate { inode: attr.inode.raw() }, admin::ASK).await?.replicas;
+        let reasons = if why { explained(cluster, attr.inode.raw()).await? } else { BTreeMap::new() };
         let files: BTreeMap<(u64, u64), pb::LocatedReplica> =
             files.into_iter().map(|replica| ((replica.metablock, replica.volume), replica)).collect();
         let mut metablocks = Vec::new();
@@ -38,7 +39,7 @@ impl Session {
         let mut table = Table::new(&columns);
         for block in &blocks {
             let (location, metablock) = (&block.location, &block.location.metablock);
-            let offset = metablock.index * attr.metablock_size;
+            let offset = metablock.index * metablock_size;
             let version = metablock.min_version().to_string();
             let mut replicas = Vec::new();
             for ((member, host), power) in metablock.members.iter().zip(&location.hosts).zip(&block.nodes) {
@@ -95,7 +96,7 @@ impl Session {
         }
         if self.output.json() {
             self.output.print_json(&json!({
-                "block_size": attr.block_size, "metablock_size": attr.metablock_size, "metablocks": metablocks,
+                "block_size": block_size, "metablock_size": metablock_size, "metablocks": metablocks,
             }));
         } else {
             self.output.table(&table);

@@ -3,21 +3,21 @@
 use ebb_cli::path::EbbPath;
 use ebb_types::{FileKind, InodeId, Result, bail};
 
-use super::{Session, kind, walk};
+use super::{Session, walk};
 
 impl Session {
     pub(super) async fn rm(&self, paths: &[EbbPath], recursive: bool) -> Result<()> {
         for path in paths {
             let attr = self.resolve_link(path).await?;
             let (parent, name) = self.parent(path).await?;
-            if kind(&attr) != FileKind::Directory {
+            if attr.kind != FileKind::Directory {
                 self.client.unlink(&self.credentials, parent, name).await.map_err(|error| error.context(path))?;
                 continue;
             }
             if !recursive {
                 bail!(IsDirectory, "{path} is a directory: give -r to remove it with all below");
             }
-            self.empty(InodeId::new(attr.inode)).await.map_err(|error| error.context(path))?;
+            self.empty(attr.inode).await.map_err(|error| error.context(path))?;
             self.client.remove_dir(&self.credentials, parent, name).await.map_err(|error| error.context(path))?;
         }
         Ok(())
@@ -33,15 +33,15 @@ impl Session {
                 // Its own name stands in the listing of the directory above, whose turn comes again.
                 continue;
             };
-            if FileKind::from_raw(entry.kind) != Some(FileKind::Directory) {
+            if entry.kind != FileKind::Directory {
                 self.client.unlink(&self.credentials, directory, &entry.name).await?;
                 continue;
             }
-            let inside = walk::entries(self, InodeId::new(entry.inode)).await?;
+            let inside = walk::entries(self, entry.inode).await?;
             if inside.is_empty() {
                 self.client.remove_dir(&self.credentials, directory, &entry.name).await?;
             } else {
-                let inode = InodeId::new(entry.inode);
+                let inode = entry.inode;
                 left.push(entry);
                 stack.push((inode, inside));
             }

@@ -1,45 +1,44 @@
 //! Listing directories and trees.
 
 use ebb_cli::path::EbbPath;
-use ebb_client::EntryDetail;
-use ebb_types::{FileKind, InodeId, Result};
-use ebb_wire::pb;
+use ebb_client::{DirEntry, EntryDetail};
+use ebb_types::{Attr, FileKind, InodeId, Result};
 
-use super::{Session, kind};
+use super::Session;
 
 /// Entries asked for at a time.
 const BATCH: u32 = 1000;
 
 /// All entries of a directory, with attributes.
-pub async fn entries(session: &Session, directory: InodeId) -> Result<Vec<pb::DirEntry>> {
+pub async fn entries(session: &Session, directory: InodeId) -> Result<Vec<DirEntry>> {
     let mut all = Vec::new();
     let mut after = None;
     loop {
-        let (batch, end) =
+        let page =
             session.client.read_dir(&session.credentials, directory, after, BATCH, EntryDetail::Attributes).await?;
-        after = batch.last().map(|entry| entry.cookie).or(after);
-        all.extend(batch);
-        if end {
+        after = page.entries.last().map(|entry| entry.cookie).or(after);
+        all.extend(page.entries);
+        if page.is_last {
             return Ok(all);
         }
     }
 }
 
 /// Visits a path and all below it, directories before their entries. Symbolic links are not followed.
-pub async fn walk(session: &Session, path: &EbbPath, mut visit: impl FnMut(&EbbPath, &pb::Attr)) -> Result<()> {
+pub async fn walk(session: &Session, path: &EbbPath, mut visit: impl FnMut(&EbbPath, &Attr)) -> Result<()> {
     let top = session.resolve_link(path).await?;
     visit(path, &top);
     let mut pending = Vec::new();
-    if kind(&top) == FileKind::Directory {
-        pending.push((path.clone(), InodeId::new(top.inode)));
+    if top.kind == FileKind::Directory {
+        pending.push((path.clone(), top.inode));
     }
     while let Some((directory, inode)) = pending.pop() {
         for entry in entries(session, inode).await? {
             let Some(attr) = &entry.attr else { continue };
             let path = directory.join(&entry.name);
             visit(&path, attr);
-            if kind(attr) == FileKind::Directory {
-                pending.push((path, InodeId::new(entry.inode)));
+            if attr.kind == FileKind::Directory {
+                pending.push((path, entry.inode));
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ebb_cli::admin;
 use ebb_cli::directory::ClusterDir;
-use ebb_client::{Access, Client, ClientOptions, NewFile, NewName};
+use ebb_client::{Access, Client, ClientOptions, Created, NewFile, NewName};
 use ebb_figures::metablocks::{SETTINGS, Setting};
 use ebb_runtime::Runtime;
 use ebb_types::{Credentials, ErrorKind, HostName, InodeId, Prefetch, Result, bail, err};
@@ -69,7 +69,7 @@ impl Site {
             ErrorKind::Exists => err!(Exists, "/{DIRECTORY} is there from an earlier run: ebb fs rm -r /{DIRECTORY}"),
             _ => error,
         })?;
-        let directory = InodeId::new(made.inode);
+        let directory = made.inode;
         let text = Text::new(size);
         let mut site = Self { cluster, workers, runtime, client, directory, datasets: Vec::new(), text };
         for setting in SETTINGS {
@@ -133,7 +133,7 @@ impl Site {
         self.client.meta(&root, Op::SetDataset(set)).await?;
         let writer = self.client(|_| ()).await?;
         let created = writer.create(&root, NewFile::exclusive(directory, b"text", Access::Write));
-        let (handle, attr, _) = created.await?;
+        let Created { handle, attr, .. } = created.await?;
         let mut at = 0;
         while at < self.text.size {
             let data = self.text.piece(at, WRITE);
@@ -145,7 +145,7 @@ impl Site {
         writer.close(handle).await;
         writer.disconnect().await?;
         let path = format!("/{DIRECTORY}/{}/text", setting.name);
-        Ok(Made { inode: InodeId::new(attr.inode), path, setting })
+        Ok(Made { inode: attr.inode, path, setting })
     }
 
     /// Removes a file.

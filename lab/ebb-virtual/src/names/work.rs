@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client, EntryDetail, Handle, NewFile, NewName, Rename, RenameMode};
+use ebb_client::{Access, Client, Created, EntryDetail, Handle, NewFile, NewName, Rename, RenameMode};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::Dice;
 use ebb_types::{Credentials, ErrorKind, InodeId, Result, err};
@@ -46,13 +46,13 @@ impl Names {
     /// The directory is made in this one if it is not there.
     pub async fn new(board: Board, number: usize, client: Client, runtime: Runtime, above: &str) -> Result<Self> {
         let root = Credentials::root();
-        let above = InodeId::new(client.resolve(&root, above.as_bytes()).await?.inode);
+        let above = client.resolve(&root, above.as_bytes()).await?.inode;
         let made = match client.make_dir(&root, NewName { parent: above, name: DIRECTORY, mode: 0o755, umask: 0 }).await
         {
             Err(error) if error.kind() == ErrorKind::Exists => client.lookup(&root, above, DIRECTORY).await?,
             made => made?,
         };
-        Ok(Self { board, number, client, runtime, directory: InodeId::new(made.inode) })
+        Ok(Self { board, number, client, runtime, directory: made.inode })
     }
 
     /// Works until the run ends, resting a little between operations.
@@ -148,11 +148,10 @@ impl Names {
     async fn listed(&self) -> Result<BTreeSet<Vec<u8>>> {
         let (mut names, mut after) = (BTreeSet::new(), None);
         loop {
-            let (entries, is_end) =
-                self.client.read_dir(&root(), self.directory, after, PAGE, EntryDetail::Names).await?;
-            after = entries.last().map(|entry| entry.cookie).or(after);
-            let is_last = is_end || entries.is_empty();
-            names.extend(entries.into_iter().map(|entry| entry.name));
+            let page = self.client.read_dir(&root(), self.directory, after, PAGE, EntryDetail::Names).await?;
+            after = page.entries.last().map(|entry| entry.cookie).or(after);
+            let is_last = page.is_last || page.entries.is_empty();
+            names.extend(page.entries.into_iter().map(|entry| entry.name));
             if is_last {
                 return Ok(names);
             }
@@ -165,7 +164,7 @@ impl Names {
         for _ in 0..WALKS_MAX {
             let found = self.client.lookup(&root(), self.directory, &text(name)).await?;
             self.runtime.sleep(rest).await;
-            match self.client.open(&root(), InodeId::new(found.inode), Access::Read).await {
+            match self.client.open(&root(), found.inode, Access::Read).await {
                 Ok((handle, _)) => {
                     let data = self.read_up_to_size(found.inode, handle).await;
                     self.client.close(handle).await;
@@ -183,8 +182,8 @@ impl Names {
     }
 
     /// As a kernel reads: it asks for the size, and not for bytes beyond it.
-    async fn read_up_to_size(&self, inode: u64, handle: Handle) -> Result<Bytes> {
-        let size = self.client.get_attr(&root(), InodeId::new(inode)).await?.size;
+    async fn read_up_to_size(&self, inode: InodeId, handle: Handle) -> Result<Bytes> {
+        let size = self.client.get_attr(&root(), inode).await?.size;
         let data = self.client.read(handle, 0, LEN as u32 * 2).await?;
         Ok(data.slice(..data.len().min(size as usize)))
     }
@@ -212,13 +211,13 @@ impl Names {
     async fn fill(&self, name: &[u8], file: File) -> Result<InodeId> {
         let root = root();
         let made = self.client.create(&root, NewFile::exclusive(self.directory, name, Access::Write));
-        let (handle, attr, _) = made.await?;
+        let Created { handle, attr, .. } = made.await?;
         let filled = match self.client.write(handle, 0, contents(file)).await {
             Ok(()) => self.client.fsync(handle).await,
             failed => failed,
         };
         self.client.close(handle).await;
-        filled.map(|()| InodeId::new(attr.inode))
+        filled.map(|()| attr.inode)
     }
 
     async fn put(&self, name: Name, dice: &mut Dice) {
@@ -237,7 +236,7 @@ impl Names {
             let making = async {
                 let (root, text) = (root(), text(name));
                 let making = self.client.create(&root, NewFile::exclusive(self.directory, &text, Access::Write));
-                made = Some(making.await?.0);
+                made = Some(making.await?.handle);
                 Ok(Answer::Done)
             };
             self.record_operation(Operation::Make(name, file), making).await;

@@ -525,7 +525,7 @@ impl Scene {
             let inode =
                 reader.resolve(&ebb_types::Credentials::root(), format!("{}/f{file}", self.path).as_bytes()).await;
             // An extra copy may go at any time: the promises are about the set.
-            let map = reader.locations(InodeId::new(inode.map_err(failed)?.inode)).await.map_err(failed)?;
+            let map = reader.locations(inode.map_err(failed)?.inode).await.map_err(failed)?;
             let members = map.iter().flat_map(|location| &location.metablock.members);
             places.push(members.map(pb::Member::node_id).collect::<Vec<_>>());
         }

@@ -88,7 +88,7 @@ pub fn content(value: u32) -> Bytes {
 pub async fn open(client: &Client, directory: &str, file: usize, access: Access) -> Result<Handle> {
     let path = format!("{directory}/f{file}");
     let found = client.resolve(&Credentials::root(), path.as_bytes()).await?;
-    Ok(client.open(&Credentials::root(), InodeId::new(found.inode), access).await?.0)
+    Ok(client.open(&Credentials::root(), found.inode, access).await?.0)
 }
 
 /// Makes a file in a directory.
@@ -96,8 +96,8 @@ pub async fn make(client: &Client, directory: InodeId, file: usize) -> Result<u6
     let name = format!("f{file}");
     let credentials = Credentials::root();
     let made = client.create(&credentials, NewFile::exclusive(directory, name.as_bytes(), Access::ReadWrite)).await?;
-    client.close(made.0).await;
-    Ok(made.1.inode)
+    client.close(made.handle).await;
+    Ok(made.attr.inode.raw())
 }
 
 /// Where the file is that is kept.
@@ -118,7 +118,7 @@ pub async fn make_chain(client: &Client, nodes: usize) -> Result<InodeId> {
     let root = Credentials::root();
     let made = client.make_dir(&root, NewName { parent: InodeId::ROOT, name: b"d", mode: 0o755, umask: 0 }).await?;
     client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
-    Ok(InodeId::new(made.inode))
+    Ok(made.inode)
 }
 
 /// Makes the file that is kept, on a chain or circle of all nodes.
@@ -140,8 +140,8 @@ pub async fn make_kept(client: &Client, nodes: usize, layout: LayoutKind) -> Res
     let directory = InodeId::new(made.dataset.unwrap_or_default().root_inode);
     let access = Access::ReadWrite;
     let made = client.create(&root, NewFile::exclusive(directory, b"all", access)).await?;
-    client.close(made.0).await;
-    Ok(InodeId::new(made.1.inode))
+    client.close(made.handle).await;
+    Ok(made.attr.inode)
 }
 
 /// Writes to own files and syncs, until work is over or something fails.
@@ -213,20 +213,20 @@ pub async fn burst_on(
         let access = Access::ReadWrite;
         let made = client.create(&root, NewFile::exclusive(directory, name.as_bytes(), access)).await?;
         for block in 0..BURST {
-            client.write(made.0, u64::from(block) * BYTES as u64, content(value + block)).await?;
+            client.write(made.handle, u64::from(block) * BYTES as u64, content(value + block)).await?;
         }
-        client.fsync(made.0).await?;
+        client.fsync(made.handle).await?;
         ledger.lock().firm += 1;
         world.sleep(dice.span(Duration::from_secs(2))).await;
         for block in 0..BURST {
-            let bytes = client.read(made.0, u64::from(block) * BYTES as u64, BYTES as u32).await?;
+            let bytes = client.read(made.handle, u64::from(block) * BYTES as u64, BYTES as u32).await?;
             let found = one_value(&bytes);
             if found != Ok(value + block) {
                 let complaint = format!("block {block} of {name} shows {found:?}, {} was written", value + block);
                 ledger.lock().complaints.push(complaint);
             }
         }
-        client.close(made.0).await;
+        client.close(made.handle).await;
         client.unlink(&root, directory, name.as_bytes()).await?;
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client, Handle, NewFile, SetAttr};
+use ebb_client::{Access, Client, Created, Handle, NewFile, SetAttr};
 use ebb_runtime::virt::Dice;
 use ebb_types::{Credentials, InodeId, Result, err};
 
@@ -182,23 +182,24 @@ fn length(dice: &mut Dice) -> u64 {
 
 async fn make(client: &Client, directory: InodeId, name: &str, data: Bytes) -> Result<(Handle, InodeId)> {
     let (root, access) = (Credentials::root(), Access::ReadWrite);
-    let (handle, attr, _) = client.create(&root, NewFile::exclusive(directory, name.as_bytes(), access)).await?;
+    let Created { handle, attr, .. } =
+        client.create(&root, NewFile::exclusive(directory, name.as_bytes(), access)).await?;
     if !data.is_empty() {
         client.write(handle, 0, data).await?;
     }
     client.fsync(handle).await?;
-    Ok((handle, InodeId::new(attr.inode)))
+    Ok((handle, attr.inode))
 }
 
 async fn open(client: &Client, directory: InodeId, name: &str) -> Result<Handle> {
     let root = Credentials::root();
-    let inode = InodeId::new(client.lookup(&root, directory, name.as_bytes()).await?.inode);
+    let inode = client.lookup(&root, directory, name.as_bytes()).await?.inode;
     Ok(client.open(&root, inode, Access::ReadWrite).await?.0)
 }
 
 async fn read_some(client: &Client, directory: InodeId, name: &str) -> Result<()> {
     let root = Credentials::root();
-    let inode = InodeId::new(client.lookup(&root, directory, name.as_bytes()).await?.inode);
+    let inode = client.lookup(&root, directory, name.as_bytes()).await?.inode;
     let (handle, _) = client.open(&root, inode, Access::Read).await?;
     let read = client.read(handle, 0, 50_000).await;
     client.close(handle).await;
@@ -208,7 +209,7 @@ async fn read_some(client: &Client, directory: InodeId, name: &str) -> Result<()
 /// All of a file.
 pub(super) async fn read_whole(client: &Client, directory: InodeId, name: &str) -> Result<Vec<u8>> {
     let root = Credentials::root();
-    let inode = InodeId::new(client.lookup(&root, directory, name.as_bytes()).await?.inode);
+    let inode = client.lookup(&root, directory, name.as_bytes()).await?.inode;
     let (handle, _) = client.open(&root, inode, Access::Read).await?;
     let mut all = Vec::new();
     loop {

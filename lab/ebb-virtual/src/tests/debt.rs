@@ -27,7 +27,7 @@ fn disks(bytes_per_sec: u64) -> WorldOptions {
 async fn create(client: &Client, name: &str) -> Result<Handle> {
     let (root, access) = (Credentials::root(), Access::ReadWrite);
     let made = client.create(&root, NewFile::exclusive(InodeId::ROOT, name.as_bytes(), access)).await;
-    Ok(made?.0)
+    Ok(made?.handle)
 }
 
 /// Writes as fast as it may until a moment, and syncs each write, or none; how much.

@@ -28,10 +28,10 @@ async fn make(client: &Client, name: &str, mark: u8) -> InodeId {
     let root = Credentials::root();
     let access = Access::ReadWrite;
     let made = client.create(&root, NewFile::exclusive(InodeId::ROOT, name.as_bytes(), access)).await.unwrap();
-    client.write(made.0, 0, Bytes::from(vec![mark; BLOCK])).await.unwrap();
-    client.fsync(made.0).await.unwrap();
-    client.close(made.0).await;
-    InodeId::new(made.1.inode)
+    client.write(made.handle, 0, Bytes::from(vec![mark; BLOCK])).await.unwrap();
+    client.fsync(made.handle).await.unwrap();
+    client.close(made.handle).await;
+    made.attr.inode
 }
 
 async fn open(client: &Client, inode: InodeId, access: Access) -> Handle {

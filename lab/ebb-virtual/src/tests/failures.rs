@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client, NewFile};
+use ebb_client::{Access, Client, Created, NewFile};
 use ebb_power::PolicyKind;
 use ebb_runtime::virt::{World, WorldOptions};
 use ebb_types::{Credentials, InodeId, NodeId, Result};
@@ -48,13 +48,14 @@ async fn write_blocks(client: &Client, directory: InodeId, numbers: Range<u64>, 
     let mut files = Vec::new();
     for number in numbers {
         let (name, access) = (format!("f{number}"), Access::ReadWrite);
-        let (handle, attr, _) = client.create(&root, NewFile::exclusive(directory, name.as_bytes(), access)).await?;
+        let Created { handle, attr, .. } =
+            client.create(&root, NewFile::exclusive(directory, name.as_bytes(), access)).await?;
         for block in 0..blocks {
             client.write(handle, block * BLOCK as u64, Bytes::from(vec![number as u8; BLOCK])).await?;
         }
         client.fsync(handle).await?;
         client.close(handle).await;
-        files.push(InodeId::new(attr.inode));
+        files.push(attr.inode);
     }
     Ok(files)
 }

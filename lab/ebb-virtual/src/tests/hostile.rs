@@ -80,8 +80,8 @@ fn services_survive_well_formed_calls_that_mean_harm() {
             let client = cluster.connect("friend").await.unwrap();
             let root = Credentials::root();
             let made = client.create(&root, NewFile::exclusive(InodeId::ROOT, b"f", Access::ReadWrite)).await.unwrap();
-            client.write(made.0, 0, Bytes::from(vec![5; 100_000])).await.unwrap();
-            client.fsync(made.0).await.unwrap();
+            client.write(made.handle, 0, Bytes::from(vec![5; 100_000])).await.unwrap();
+            client.fsync(made.handle).await.unwrap();
             let status = cluster.cluster_status().await.unwrap();
             let blocks = status.nodes.iter().map(|node| node.address.clone());
             let others = [cluster.master_address(), cluster.proxy_address(), cluster.manager_address()];

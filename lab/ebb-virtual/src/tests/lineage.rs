@@ -46,7 +46,7 @@ async fn on_host<F: Future<Output = Result<T>> + Send + 'static, T: Send + 'stat
 
 pub(super) async fn write(client: &Client, name: &str, letter: u8) -> Result<()> {
     let (root, access) = (Credentials::root(), Access::ReadWrite);
-    let handle = client.create(&root, NewFile::or_existing(InodeId::ROOT, name.as_bytes(), access)).await?.0;
+    let handle = client.create(&root, NewFile::or_existing(InodeId::ROOT, name.as_bytes(), access)).await?.handle;
     client.write(handle, 0, Bytes::from(vec![letter; 100_000])).await?;
     client.fsync(handle).await
 }
@@ -60,7 +60,7 @@ async fn overwrite_and_add(client: Client) -> Result<()> {
 /// The letter that a file is full of.
 pub(super) async fn read(client: &Client, name: &str) -> Result<u8> {
     let found = client.resolve(&Credentials::root(), format!("/{name}").as_bytes()).await?;
-    let handle = client.open(&Credentials::root(), InodeId::new(found.inode), Access::Read).await?.0;
+    let handle = client.open(&Credentials::root(), found.inode, Access::Read).await?.0;
     let bytes = client.read(handle, 0, 100_000).await?;
     assert!(bytes.len() == 100_000 && bytes.iter().all(|byte| *byte == bytes[0]), "{} bytes", bytes.len());
     Ok(bytes[0])

@@ -23,7 +23,7 @@ async fn write_files(client: &Client) -> Vec<Handle> {
         let (name, access) = (format!("f{number}"), Access::ReadWrite);
         let made =
             client.create(&Credentials::root(), NewFile::exclusive(InodeId::ROOT, name.as_bytes(), access)).await;
-        let handle = made.unwrap().0;
+        let handle = made.unwrap().handle;
         client.write(handle, 0, Bytes::from(vec![number as u8; BLOCK])).await.unwrap();
         client.fsync(handle).await.unwrap();
         handles.push(handle);
@@ -45,7 +45,7 @@ async fn read_all(world: &World, client: &Client, files: &[Handle]) -> Duration 
 
 async fn read_file(client: &Client, number: usize) -> Vec<u8> {
     let path = format!("/f{number}");
-    let inode = InodeId::new(client.resolve(&Credentials::root(), path.as_bytes()).await.unwrap().inode);
+    let inode = client.resolve(&Credentials::root(), path.as_bytes()).await.unwrap().inode;
     let file = client.open(&Credentials::root(), inode, Access::Read).await.unwrap().0;
     let data = client.read(file, 0, BLOCK as u32).await.unwrap();
     client.close(file).await;
@@ -91,7 +91,7 @@ fn circular_blinking_keeps_the_budget_and_every_read_returns_within_an_interval(
         let mut files = Vec::new();
         for number in 0..FILES {
             let path = format!("/f{number}");
-            let inode = InodeId::new(reader.resolve(&Credentials::root(), path.as_bytes()).await.unwrap().inode);
+            let inode = reader.resolve(&Credentials::root(), path.as_bytes()).await.unwrap().inode;
             files.push(reader.open(&Credentials::root(), inode, Access::Read).await.unwrap().0);
         }
         for share in [0.8, 0.5, 0.2] {

@@ -29,7 +29,7 @@ fn content(number: usize, round: u8) -> Bytes {
 async fn open(client: &Client, number: usize, access: Access) -> Result<Handle> {
     let root = Credentials::root();
     let found = client.resolve(&root, format!("/f{number}").as_bytes()).await?;
-    Ok(client.open(&root, InodeId::new(found.inode), access).await?.0)
+    Ok(client.open(&root, found.inode, access).await?.0)
 }
 
 /// Writes every file with all nodes on, and goes.
@@ -38,7 +38,7 @@ async fn fill(cluster: &PowerCluster) {
     for number in 0..FILES {
         let (root, name) = (Credentials::root(), format!("f{number}"));
         let made = client.create(&root, NewFile::exclusive(InodeId::ROOT, name.as_bytes(), Access::ReadWrite)).await;
-        let handle = made.unwrap().0;
+        let handle = made.unwrap().handle;
         client.write(handle, 0, content(number, 0)).await.unwrap();
         client.fsync(handle).await.unwrap();
     }

@@ -17,7 +17,7 @@ const BLOCK: usize = 64 << 10;
 async fn make(client: &Client, name: &str, letter: u8) -> Handle {
     let (root, access) = (Credentials::root(), Access::ReadWrite);
     let made = client.create(&root, NewFile::exclusive(InodeId::ROOT, name.as_bytes(), access)).await;
-    let handle = made.unwrap().0;
+    let handle = made.unwrap().handle;
     write(client, handle, letter).await;
     handle
 }
@@ -28,7 +28,7 @@ async fn write(client: &Client, handle: Handle, letter: u8) {
 
 async fn open(client: &Client, name: &str, access: Access) -> Handle {
     let found = client.resolve(&Credentials::root(), format!("/{name}").as_bytes()).await.unwrap();
-    client.open(&Credentials::root(), InodeId::new(found.inode), access).await.unwrap().0
+    client.open(&Credentials::root(), found.inode, access).await.unwrap().0
 }
 
 async fn first(client: &Client, handle: Handle) -> u8 {
@@ -36,7 +36,7 @@ async fn first(client: &Client, handle: Handle) -> u8 {
 }
 
 async fn list(client: &Client) -> usize {
-    client.read_dir(&Credentials::root(), InodeId::ROOT, None, 100, EntryDetail::Names).await.unwrap().0.len()
+    client.read_dir(&Credentials::root(), InodeId::ROOT, None, 100, EntryDetail::Names).await.unwrap().entries.len()
 }
 
 /// One node of five sleeps for half a minute. A program there has listed a directory, reads a file and writes another,

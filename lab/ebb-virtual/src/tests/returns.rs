@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client, NewFile};
+use ebb_client::{Access, Client, Created, NewFile};
 use ebb_runtime::virt::{World, WorldOptions};
 use ebb_types::{Credentials, InodeId};
 use ebb_wire::pb;
@@ -61,10 +61,10 @@ async fn write(client: &Client) -> Vec<InodeId> {
     for number in 0..FILES {
         let name = format!("f{number}");
         let made = client.create(&root, NewFile::exclusive(InodeId::ROOT, name.as_bytes(), access)).await;
-        let (handle, attr, _) = made.unwrap();
+        let Created { handle, attr, .. } = made.unwrap();
         client.write(handle, 0, Bytes::from(vec![number; LENGTH])).await.unwrap();
         client.fsync(handle).await.unwrap();
-        files.push(InodeId::new(attr.inode));
+        files.push(attr.inode);
     }
     files
 }

@@ -27,10 +27,10 @@ fn content(mark: u8) -> Bytes {
 async fn make(client: &Client, name: &str, mark: u8) -> InodeId {
     let (root, access) = (Credentials::root(), Access::ReadWrite);
     let made = client.create(&root, NewFile::exclusive(InodeId::ROOT, name.as_bytes(), access)).await.unwrap();
-    client.write(made.0, 0, content(mark)).await.unwrap();
-    client.fsync(made.0).await.unwrap();
-    client.close(made.0).await;
-    InodeId::new(made.1.inode)
+    client.write(made.handle, 0, content(mark)).await.unwrap();
+    client.fsync(made.handle).await.unwrap();
+    client.close(made.handle).await;
+    made.attr.inode
 }
 
 async fn record(client: &Client, inode: InodeId) -> pb::Metablock {

@@ -1,3 +1,4 @@
+use ebb_types::WallTime;
 use proptest::prelude::*;
 
 use super::*;
@@ -5,8 +6,8 @@ use super::*;
 const DIRECTORY: InodeId = InodeId::new(5);
 const FILE: InodeId = InodeId::new(9);
 
-fn attr(inode: InodeId, ctime_ns: i64) -> pb::Attr {
-    pb::Attr { inode: inode.raw(), ctime_ns, ..Default::default() }
+fn attr(inode: InodeId, ctime_ns: i64) -> Attr {
+    Attr { ctime: WallTime(ctime_ns), ..Attr::empty(inode, FileKind::Directory) }
 }
 
 #[test]
@@ -25,7 +26,7 @@ fn an_answer_that_passed_a_change_on_its_way_is_not_kept() {
 
 #[test]
 fn a_size_that_was_asked_for_before_a_lease_ended_may_never_have_been_right() {
-    let file = pb::Attr { kind: FileKind::File.raw(), ..attr(FILE, 1) };
+    let file = Attr { kind: FileKind::File, ..attr(FILE, 1) };
     let known = Known::default();
     let asking = known.ask();
     assert_eq!(asking.trust(&file), Trust::Kept);
@@ -50,7 +51,7 @@ fn a_change_of_another_name_does_not_disturb() {
     known.put_attr(&asking, attr(DIRECTORY, 1));
     assert_eq!(known.name(DIRECTORY, b"a"), Name::Missing);
     assert_eq!(known.name(DIRECTORY, b"b"), Name::Leads(FILE));
-    assert_eq!(known.attr(DIRECTORY).unwrap().ctime_ns, 2);
+    assert_eq!(known.attr(DIRECTORY).unwrap().ctime.0, 2);
 }
 
 #[test]
@@ -68,13 +69,14 @@ fn two_changes_of_one_name_at_once_leave_it_unknown() {
     assert_eq!(known.name(DIRECTORY, b"other"), Name::Unknown, "what is not listed may be there");
 }
 
-fn page(after: Option<u64>, entries: &[pb::DirEntry]) -> Page<'_> {
+fn page(after: Option<u64>, entries: &[DirEntry]) -> Page<'_> {
     Page { after, entries, is_last: false }
 }
 
 #[test]
 fn a_listing_is_whole_only_if_nothing_happened_between_its_pages() {
-    let entry = |name: &str, cookie| pb::DirEntry { name: name.into(), inode: 9, cookie, ..Default::default() };
+    let entry =
+        |name: &str, cookie| DirEntry { name: name.into(), inode: FILE, kind: FileKind::File, cookie, attr: None };
     for disturbed in [false, true] {
         let known = Known::default();
         known.put_listing(&known.ask(), DIRECTORY, &page(None, &[entry("a", 3)]));
@@ -161,7 +163,7 @@ proptest! {
                 prop_assert!(believed == Name::Unknown || believed == right, "{:?} for {:?}", believed, right);
             }
             if changing.is_empty() {
-                prop_assert!(known.attr(DIRECTORY).is_none_or(|attr| attr.ctime_ns == version));
+                prop_assert!(known.attr(DIRECTORY).is_none_or(|attr| attr.ctime.0 == version));
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ebb_runtime::Moment;
-use ebb_types::{Error, Version, min_copies};
+use ebb_types::{Attr, Error, Version};
 use ebb_wire::pb;
 
 use super::{Channel, Peer};
@@ -59,12 +59,11 @@ pub(crate) struct Asked {
 
 impl Copies {
     /// Copies of a file with these attributes. Without attributes, one is enough.
-    pub fn of(attr: Option<&pb::Attr>) -> Self {
-        let of = |attr: &pb::Attr| Self {
-            wanted: attr.replicas as usize,
-            min: min_copies(attr.min_copies, attr.replicas) as usize,
-        };
-        attr.map_or(Self { wanted: 0, min: 1 }, of)
+    pub fn of(attr: Option<&Attr>) -> Self {
+        attr.map_or(Self { wanted: 0, min: 1 }, |attr| Self {
+            wanted: attr.storage.replicas as usize,
+            min: attr.storage.min_copies as usize,
+        })
     }
 }
 
