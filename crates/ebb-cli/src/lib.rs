@@ -14,6 +14,7 @@
 //! | [`programs`] | how each program finds and starts the other |
 //! | [`describe`] | completions and manual pages |
 //! | [`program`] | from `main` to the exit code |
+//! | [`signals`] | signals that end a command |
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the command line lives in the real world")]
 
@@ -27,6 +28,7 @@ pub mod private;
 pub mod process;
 pub mod program;
 pub mod programs;
+pub mod signals;
 pub mod units;
 
 pub use context::{Context, Globals};

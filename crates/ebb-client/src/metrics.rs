@@ -60,8 +60,8 @@ metrics! {
     direct_writes,
     /// Bytes of direct writes.
     direct_bytes,
-    /// Direct writes whose bytes a proxy fetched back from a member, because another member had lost
-    /// them or sleeps.
+    /// Direct writes whose bytes a proxy fetched back from a member, because another member had
+    /// lost them or sleeps.
     fetched_back_writes,
     /// Attempts to send an operation to a proxy again, because no answer came.
     repeated_operations,
@@ -77,7 +77,7 @@ metrics! {
     relayed_calls,
     /// Writes that were logged elsewhere because members slept.
     logged_writes,
-    /// Writes that waited because a sleeping member was due to take its limit within an interval.
+    /// Writes that waited because a sleeping member would have exceeded its debt limit.
     waited_writes,
     /// Files committed.
     committed_files,

@@ -188,7 +188,7 @@ impl Vfs for Bare {
         Ok((file(attr.inode), attr))
     }
 
-    async fn create_unnamed(&self, _: &Credentials, _: UnnamedFile) -> Result<(Handle, Attr)> {
+    async fn create_unnamed(&self, _: &Credentials, _: UnnamedFile<'_>) -> Result<(Handle, Attr)> {
         refused()
     }
 

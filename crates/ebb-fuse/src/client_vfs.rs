@@ -179,7 +179,7 @@ impl Vfs for ClientVfs {
         }
     }
 
-    async fn create_unnamed(&self, caller: &Credentials, new: UnnamedFile) -> Result<(Handle, Attr)> {
+    async fn create_unnamed(&self, caller: &Credentials, new: UnnamedFile<'_>) -> Result<(Handle, Attr)> {
         self.client.create_unnamed(caller, new).await
     }
 

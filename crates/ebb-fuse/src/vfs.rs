@@ -148,7 +148,7 @@ pub trait Vfs: Send + Sync + 'static {
     fn create_unnamed(
         &self,
         caller: &Credentials,
-        new: UnnamedFile,
+        new: UnnamedFile<'_>,
     ) -> impl Future<Output = Result<(Handle, Attr)>> + Send;
     /// Reports errors of earlier background work when a descriptor is closed. The file stays open.
     fn flush(&self, file: Handle) -> impl Future<Output = Result<()>> + Send;

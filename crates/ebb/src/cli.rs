@@ -172,7 +172,7 @@ impl Cli {
             Command::Cluster(ClusterCommand::Down) => down::down(&context.dir()?, &context.output).map(|()| true),
             Command::Mount(args) => role::mount::run(&context, args).await.map(|()| true),
             Command::Umount { mountpoint } => role::mount::unmount(&mountpoint).map(|()| true),
-            Command::Fs(command) => fs::run(&context, command).await.map(|()| true),
+            Command::Fs(command) => fs::run(&context, command).await,
             Command::Dataset(command) => dataset::run(&context, command).await.map(|()| true),
             Command::Power(command) => power::run(&context, command).await.map(|()| true),
             Command::Node(command) => node::run(&context, command).await,

@@ -13,9 +13,12 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use ebb_cli::output::Output;
 use ebb_cli::path::{EbbPath, explain};
+use ebb_cli::signals::Signals;
 use ebb_cli::{Context, admin};
 use ebb_client::{Access, Client, NewName, Rename, RenameMode};
 use ebb_types::{Attr, Credentials, FileKind, HostName, InodeId, Result, bail, err};
+
+use copy::CopyArgs;
 
 /// Unit in which the command line reads and writes: the default block.
 pub const STEP: u32 = 1 << 20;
@@ -44,33 +47,32 @@ pub enum FsCommand {
         sources: Vec<PathBuf>,
         /// Target path. An existing directory receives files and directories under their own names.
         target: EbbPath,
-        /// Copy directories with everything below them.
-        #[arg(short)]
-        recursive: bool,
+        #[command(flatten)]
+        copy: CopyArgs,
         /// Hosts for the first copies of new files, used in turn. Give the hosts of the programs that will read the
         /// files.
         #[arg(long, value_delimiter = ',', value_name = "HOSTS")]
         hosts: Vec<String>,
     },
-    /// Copy a file or a directory tree to this machine.
+    /// Copy files or directory trees to this machine.
     Get {
-        /// File or directory to copy.
-        source: EbbPath,
-        /// Local path; `-` is standard output.
+        /// Files or directories to copy.
+        #[arg(required = true)]
+        sources: Vec<EbbPath>,
+        /// Local path; `-` is standard output. An existing directory receives the sources under their own names.
         target: PathBuf,
-        /// Copy a directory with everything below it.
-        #[arg(short)]
-        recursive: bool,
+        #[command(flatten)]
+        copy: CopyArgs,
     },
-    /// Copy a file or a directory tree within the file system.
+    /// Copy files or directory trees within the file system.
     Cp {
-        /// File or directory to copy.
-        source: EbbPath,
-        /// Path of the copy. An existing directory receives the source under its own name.
+        /// Files or directories to copy.
+        #[arg(required = true)]
+        sources: Vec<EbbPath>,
+        /// Path of the copy. An existing directory receives the sources under their own names.
         target: EbbPath,
-        /// Copy a directory with everything below it.
-        #[arg(short)]
-        recursive: bool,
+        #[command(flatten)]
+        copy: CopyArgs,
     },
     /// Rename or move a file or a directory.
     Mv { source: EbbPath, target: EbbPath },
@@ -140,29 +142,45 @@ pub struct Session {
     pub output: Output,
 }
 
-/// Does it, and ends the session cleanly so that everything is committed.
-pub async fn run(context: &Context, command: FsCommand) -> Result<()> {
+/// Carries a command out, and ends the session in order, so that everything is committed. A signal ends the command and
+/// then the session; a second signal ends the process at once. False: a part of the command was not done.
+pub async fn run(context: &Context, command: FsCommand) -> Result<bool> {
+    let mut signals = Signals::listen()?;
     let cluster = context.cluster()?;
     let session = Session {
         client: admin::client(&cluster, &HostName::new("client"), "cli").await?,
         credentials: admin::credentials(),
         output: context.output,
     };
-    let done = session.dispatch(&cluster, command).await;
-    let ended = session.client.disconnect().await;
-    done.and(ended)
+    let client = session.client.clone();
+    // A task of its own: it may block in a read or a write of this machine, and signals are heard all the same.
+    let mut work = tokio::spawn(async move { session.dispatch(&cluster, command).await });
+    let done = tokio::select! {
+        done = &mut work => Ok(done.unwrap_or_else(|error| Err(err!(Internal, "the command ended early: {error}")))),
+        signal = signals.next() => {
+            work.abort();
+            Err(signal)
+        }
+    };
+    let ended = tokio::select! {
+        ended = client.disconnect() => ended,
+        signal = signals.next() => signal.end_process(),
+    };
+    match done {
+        Ok(done) => done.and_then(|whole| ended.map(|()| whole)),
+        Err(signal) => signal.end_process(),
+    }
 }
 
 impl Session {
-    async fn dispatch(&self, cluster: &ebb_cli::directory::ClusterDir, command: FsCommand) -> Result<()> {
-        match command {
+    /// Carries a command out. False: a part of it was not done.
+    async fn dispatch(&self, cluster: &ebb_cli::directory::ClusterDir, command: FsCommand) -> Result<bool> {
+        let done = match command {
             FsCommand::Ls { path, long } => self.ls(&path, long).await,
             FsCommand::Cat { paths } => self.cat(&paths).await,
-            FsCommand::Put { sources, target, recursive, hosts } => {
-                self.put(&sources, &target, recursive, &hosts).await
-            }
-            FsCommand::Get { source, target, recursive } => self.get(&source, &target, recursive).await,
-            FsCommand::Cp { source, target, recursive } => self.cp(&source, &target, recursive).await,
+            FsCommand::Put { sources, target, copy, hosts } => return self.put(&sources, &target, copy, &hosts).await,
+            FsCommand::Get { sources, target, copy } => return self.get(&sources, &target, copy).await,
+            FsCommand::Cp { sources, target, copy } => return self.cp(&sources, &target, copy).await,
             FsCommand::Mv { source, target } => self.mv(&source, &target).await,
             FsCommand::Rm { paths, recursive } => self.rm(&paths, recursive).await,
             FsCommand::Mkdir { path, parents } => self.mkdir(&path, parents).await,
@@ -173,7 +191,8 @@ impl Session {
             FsCommand::Chmod { mode, path } => self.chmod(&mode, &path).await,
             FsCommand::Locations { path, why } => self.locations(cluster, &path, why).await,
             FsCommand::Checksum { paths } => self.checksum(&paths).await,
-        }
+        };
+        done.map(|()| true)
     }
 
     /// The inode of an absolute path, links followed.

@@ -31,12 +31,12 @@ impl Client {
     }
 
     /// Makes a file without a name. It is gone once it is closed, unless [`Client::link`] gives it a name before.
-    pub async fn create_unnamed(&self, credentials: &Credentials, new: UnnamedFile) -> Result<(Handle, Attr)> {
-        let UnnamedFile { directory, mode, umask, linkable, access } = new;
+    pub async fn create_unnamed(&self, credentials: &Credentials, new: UnnamedFile<'_>) -> Result<(Handle, Attr)> {
+        let UnnamedFile { directory, mode, umask, linkable, access, hosts } = new;
         let parent = directory.raw();
         let create = meta_op::Create { parent, mode, umask, unnamed: true, linkable, ..Default::default() };
-        let (shared, credentials) = (self.shared.clone(), credentials.clone());
-        let work = async move { shared.create(&credentials, create, access, Vec::new()).await };
+        let (shared, credentials, hosts) = (self.shared.clone(), credentials.clone(), hosts.to_vec());
+        let work = async move { shared.create(&credentials, create, access, hosts).await };
         self.opening(work, |created| created.handle).await.map(|Created { handle, attr, .. }| (handle, attr))
     }
 

@@ -58,7 +58,7 @@ pub enum IfExists {
 
 /// A file to be made without a name, and opened (O_TMPFILE of open(2)).
 #[derive(Clone, Copy, Debug)]
-pub struct UnnamedFile {
+pub struct UnnamedFile<'a> {
     /// The directory whose dataset it belongs to.
     pub directory: InodeId,
     /// Permission bits as the program asked for them.
@@ -69,6 +69,8 @@ pub struct UnnamedFile {
     pub linkable: bool,
     /// What it is opened for.
     pub access: Access,
+    /// Write affinity (G7): the hosts for its data. Empty: the layout decides.
+    pub hosts: &'a [HostName],
 }
 
 /// A call of renameat2(2).

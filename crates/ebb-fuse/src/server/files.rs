@@ -75,7 +75,7 @@ impl<V: Vfs> Server<V> {
             }
             FileRequest::CreateUnnamed { flags, mode, umask } => {
                 let (access, linkable) = (access(flags), !has(flags, libc::O_EXCL));
-                let new = UnnamedFile { directory: inode, mode: mode & 0o7777, umask, linkable, access };
+                let new = UnnamedFile { directory: inode, mode: mode & 0o7777, umask, linkable, access, hosts: &[] };
                 let (file, attr) = vfs.create_unnamed(&caller(header), new).await?;
                 let flags = self.note_open(file, attr.inode, access, flags);
                 reply::created(&attr, self.attr_validity(&attr), file.0, flags)

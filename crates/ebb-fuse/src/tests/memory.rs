@@ -298,7 +298,7 @@ impl Vfs for MemoryVfs {
         Ok((file, state.attr(number)))
     }
 
-    async fn create_unnamed(&self, caller: &Credentials, new: UnnamedFile) -> Result<(Handle, Attr)> {
+    async fn create_unnamed(&self, caller: &Credentials, new: UnnamedFile<'_>) -> Result<(Handle, Attr)> {
         let mut state = self.state.lock();
         state.get(new.directory)?;
         let number = state.make(caller, FileKind::File, new.mode & !new.umask, 0);
