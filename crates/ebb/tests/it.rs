@@ -7,6 +7,8 @@ mod bad_input;
 mod caches;
 #[path = "it/coherence.rs"]
 mod coherence;
+#[path = "it/commands.rs"]
+mod commands;
 #[path = "it/copies.rs"]
 mod copies;
 #[path = "it/damage.rs"]

@@ -100,7 +100,14 @@ async fn unnamed(client: &Client, linkable: bool) -> (Handle, InodeId) {
     let made = client
         .create_unnamed(
             &root(),
-            UnnamedFile { directory: InodeId::ROOT, mode: 0o600, umask: 0, linkable, access: Access::ReadWrite, hosts: &[] },
+            UnnamedFile {
+                directory: InodeId::ROOT,
+                mode: 0o600,
+                umask: 0,
+                linkable,
+                access: Access::ReadWrite,
+                hosts: &[],
+            },
         )
         .await;
     let (handle, attr) = made.unwrap();

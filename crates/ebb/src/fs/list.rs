@@ -1,42 +1,77 @@
-//! `ebb fs ls`, `stat`, `du`, `df`.
+//! `ebb fs ls` and `stat`.
 
-use ebb_cli::output::{Table, human_bytes, print_name};
+use ebb_cli::output::{Output, Table, human_bytes, print_name};
 use ebb_cli::path::{EbbPath, text};
 use ebb_client::DirEntry;
-use ebb_types::{Attr, FileKind, InodeId, Result};
+use ebb_types::{Attr, FileKind, Result};
 use serde_json::json;
 
+use super::command::LsArgs;
 use super::{Session, walk};
 
 impl Session {
-    pub(super) async fn ls(&self, path: &EbbPath, long: bool) -> Result<()> {
-        let attr = self.resolve_link(path).await?;
-        let mut entries = if attr.kind == FileKind::Directory {
-            walk::entries(self, attr.inode).await?
-        } else {
-            let name = path.last().to_vec();
-            vec![DirEntry { name, inode: attr.inode, kind: attr.kind, cookie: 0, attr: Some(attr) }]
-        };
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
+    pub(super) async fn ls(&self, args: &LsArgs) -> Result<()> {
+        let paths = self.expand(args.paths.clone()).await?;
+        let (mut files, mut directories) = (Vec::new(), Vec::new());
+        for path in &paths {
+            let attr = self.resolve_link(path).await?;
+            if attr.kind == FileKind::Directory && !args.directory {
+                directories.push((path.clone(), attr.inode));
+            } else {
+                // Several files may have one name.
+                let is_plain = paths == args.paths && paths.len() == 1 && !args.directory;
+                let name = if is_plain { path.last() } else { path.as_bytes() };
+                files.push(DirEntry {
+                    name: name.to_vec(),
+                    inode: attr.inode,
+                    kind: attr.kind,
+                    cookie: 0,
+                    attr: Some(attr),
+                });
+            }
+        }
+        let has_heads = args.recursive || paths.len() > 1;
+        let mut listing = Listing { output: self.output, args, objects: Vec::new(), is_first: true };
+        if !files.is_empty() || directories.is_empty() {
+            listing.show(None, files);
+        }
+        directories.reverse();
+        while let Some((path, inode)) = directories.pop() {
+            let entries = walk::entries(self, inode).await.map_err(|error| error.context(&path))?;
+            if args.recursive {
+                let below = entries.iter().filter(|entry| entry.kind == FileKind::Directory);
+                let mut below: Vec<_> = below.map(|entry| (path.join(&entry.name), entry.inode)).collect();
+                below.sort_by(|one, other| other.0.cmp(&one.0));
+                directories.extend(below);
+            }
+            listing.show(Some(&path).filter(|_| has_heads), entries);
+        }
         if self.output.json() {
-            let list: Vec<_> =
-                entries.iter().filter_map(|e| Some(attr_json(&text(&e.name), e.attr.as_ref()?))).collect();
-            self.output.print_json(&json!(list));
-        } else if long {
-            self.output.table(&long_table(&entries));
-        } else {
-            entries.iter().for_each(|entry| print_name(&entry.name));
+            self.output.print_json(&json!(listing.objects));
         }
         Ok(())
     }
 
-    pub(super) async fn stat(&self, path: &EbbPath) -> Result<()> {
-        let attr = self.resolve_link(path).await?;
-        if self.output.json() {
-            self.output.print_json(&attr_json(&path.to_string(), &attr));
-            return Ok(());
+    pub(super) async fn stat(&self, paths: &[EbbPath]) -> Result<()> {
+        let mut objects = Vec::new();
+        for path in paths {
+            let attr = self.resolve_link(path).await?;
+            if self.output.json() {
+                objects.push(attr_json(&path.to_string(), &attr));
+            } else {
+                self.say_attr(path, &attr);
+            }
         }
-        self.output.say(&format!("{path}: {} {}", kind_name(&attr), attr.inode));
+        if self.output.json() {
+            // One path has always been answered by one object.
+            let answer = if let [object] = objects.as_slice() { object.clone() } else { json!(objects) };
+            self.output.print_json(&answer);
+        }
+        Ok(())
+    }
+
+    fn say_attr(&self, path: &EbbPath, attr: &Attr) {
+        self.output.say(&format!("{path}: {} {}", kind_name(attr), attr.inode));
         self.output.say(&format!("  mode {:04o}, uid {}, gid {}, {} links", attr.mode, attr.uid, attr.gid, attr.links));
         self.output.say(&format!("  {} bytes ({})", attr.size, human_bytes(attr.size)));
         self.output.say(&format!(
@@ -53,56 +88,59 @@ impl Session {
             human_bytes(attr.storage.geometry.block_size),
             human_bytes(attr.storage.geometry.metablock_size)
         ));
-        Ok(())
-    }
-
-    pub(super) async fn du(&self, path: &EbbPath) -> Result<()> {
-        let mut bytes = 0;
-        let mut files = 0_u64;
-        let mut directories = 0_u64;
-        walk::walk(self, path, |_, attr| {
-            if attr.kind == FileKind::Directory {
-                directories += 1;
-            } else {
-                files += 1;
-                bytes += attr.size;
-            }
-        })
-        .await?;
-        if self.output.json() {
-            self.output.print_json(
-                &json!({"path": path.to_string(), "bytes": bytes, "files": files, "directories": directories}),
-            );
-        } else {
-            self.output
-                .say(&format!("{bytes} bytes ({}) in {files} files, {directories} directories", human_bytes(bytes)));
-        }
-        Ok(())
-    }
-
-    pub(super) async fn df(&self) -> Result<()> {
-        let space = self.client.stat_fs(InodeId::ROOT).await?;
-        if self.output.json() {
-            self.output.print_json(&json!({
-                "capacity_bytes": space.capacity_bytes, "free_bytes": space.free_bytes,
-                "available_bytes": space.available_bytes, "used_bytes": space.used_bytes, "inodes": space.inodes, "replicas": space.copies,
-            }));
-            return Ok(());
-        }
-        let copies = space.copies;
-        self.output.say(&format!(
-            "raw: {} of {} free, {} used by replicas; room for {} of new data in {copies} copies; {} inodes",
-            human_bytes(space.free_bytes),
-            human_bytes(space.capacity_bytes),
-            human_bytes(space.used_bytes),
-            human_bytes(space.available_bytes),
-            space.inodes,
-        ));
-        Ok(())
     }
 }
 
-fn long_table(entries: &[DirEntry]) -> Table {
+/// The output of one `ls`, directory by directory.
+struct Listing<'a> {
+    output: Output,
+    args: &'a LsArgs,
+    objects: Vec<serde_json::Value>,
+    is_first: bool,
+}
+
+impl Listing<'_> {
+    /// Shows the entries of a directory, with its path above them if there are several.
+    fn show(&mut self, directory: Option<&EbbPath>, mut entries: Vec<DirEntry>) {
+        sort(&mut entries, self.args);
+        if self.output.json() {
+            let path = |entry: &DirEntry| directory.map(|path| path.join(&entry.name).to_string());
+            let objects = entries.iter().filter_map(|entry| {
+                let mut object = attr_json(&text(&entry.name), entry.attr.as_ref()?);
+                if let Some(path) = path(entry) {
+                    object["path"] = json!(path);
+                }
+                Some(object)
+            });
+            self.objects.extend(objects);
+            return;
+        }
+        if let Some(directory) = directory {
+            self.output.say(&format!("{}{directory}:", if self.is_first { "" } else { "\n" }));
+        }
+        self.is_first = false;
+        if self.args.long {
+            self.output.table(&long_table(&entries, self.args.human));
+        } else {
+            entries.iter().for_each(|entry| print_name(&entry.name));
+        }
+    }
+}
+
+fn sort(entries: &mut [DirEntry], args: &LsArgs) {
+    entries.sort_by(|one, other| one.name.cmp(&other.name));
+    let attr = |entry: &DirEntry| entry.attr;
+    if args.time {
+        entries.sort_by_key(|entry| std::cmp::Reverse(attr(entry).map(|attr| attr.mtime)));
+    } else if args.size {
+        entries.sort_by_key(|entry| std::cmp::Reverse(attr(entry).map(|attr| attr.size)));
+    }
+    if args.reverse {
+        entries.reverse();
+    }
+}
+
+fn long_table(entries: &[DirEntry], is_human: bool) -> Table {
     let mut table = Table::new(&["MODE", "LINKS", "UID", "GID", "SIZE", "MODIFIED", "NAME"]);
     for entry in entries {
         let Some(attr) = &entry.attr else { continue };
@@ -111,7 +149,7 @@ fn long_table(entries: &[DirEntry]) -> Table {
             attr.links.to_string(),
             attr.uid.to_string(),
             attr.gid.to_string(),
-            attr.size.to_string(),
+            if is_human { human_bytes(attr.size) } else { attr.size.to_string() },
             time(attr.mtime.0),
             text(&entry.name),
         ]);
@@ -128,7 +166,7 @@ fn attr_json(name: &str, attr: &Attr) -> serde_json::Value {
     })
 }
 
-fn kind_name(attr: &Attr) -> &'static str {
+pub(super) fn kind_name(attr: &Attr) -> &'static str {
     match attr.kind {
         FileKind::File => "file",
         FileKind::Directory => "directory",
@@ -184,6 +222,8 @@ pub fn time(ns: i64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ebb_types::InodeId;
+
     use super::*;
 
     #[test]

@@ -1,16 +1,15 @@
-//! `ebb fs locations` and `checksum`.
+//! `ebb fs locations`.
 
 use std::collections::BTreeMap;
 
 use ebb_cli::admin;
 use ebb_cli::directory::ClusterDir;
-use ebb_cli::output::{Table, print_line};
+use ebb_cli::output::Table;
 use ebb_cli::path::EbbPath;
-use ebb_types::{FileKind, Geometry, Result, bail, err};
+use ebb_types::{FileKind, Geometry, Result, bail};
 use ebb_wire::pb;
 use ebb_wire::pb::explain_copies::What;
 use serde_json::json;
-use sha2::{Digest, Sha256};
 
 use super::Session;
 use crate::node::copy_state;
@@ -103,44 +102,6 @@ impl Session {
             for (metablock, (state, sentence)) in &reasons {
                 self.output.say(&format!("m{metablock} {state}: {sentence}"));
             }
-        }
-        Ok(())
-    }
-
-    pub(super) async fn checksum(&self, paths: &[EbbPath]) -> Result<()> {
-        let mut sums = Vec::new();
-        for path in paths {
-            let mut hash = Sha256::new();
-            self.read_whole(path, |data| {
-                hash.update(data);
-                Ok(())
-            })
-            .await?;
-            let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-            sums.push((path, hex));
-        }
-        if self.output.json() {
-            let list: Vec<_> =
-                sums.iter().map(|(path, hex)| json!({"path": path.to_string(), "sha256": hex})).collect();
-            self.output.print_json(&json!(list));
-        } else if let [(_, hex)] = sums.as_slice() {
-            print_line(hex);
-        } else {
-            sums.iter().for_each(|(path, hex)| print_line(&format!("{hex}  {path}")));
-        }
-        Ok(())
-    }
-
-    pub(super) async fn cat(&self, paths: &[EbbPath]) -> Result<()> {
-        use std::io::Write;
-        for path in paths {
-            self.read_whole(path, |data| match std::io::stdout().write_all(data) {
-                Ok(()) => Ok(()),
-                // The reader has gone (`ebb fs cat ... | head`): no error of ours, and nothing left to do.
-                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
-                Err(error) => Err(err!(Io, "standard output: {error}")),
-            })
-            .await?;
         }
         Ok(())
     }

@@ -1,26 +1,41 @@
 //! `ebb fs rm`.
 
 use ebb_cli::path::EbbPath;
-use ebb_types::{FileKind, InodeId, Result, bail};
+use ebb_types::{ErrorKind, FileKind, InodeId, Result, bail};
 
 use super::{Session, walk};
 
 impl Session {
-    pub(super) async fn rm(&self, paths: &[EbbPath], recursive: bool) -> Result<()> {
-        for path in paths {
-            let attr = self.resolve_link(path).await?;
-            let (parent, name) = self.parent(path).await?;
-            if attr.kind != FileKind::Directory {
-                self.client.unlink(&self.credentials, parent, name).await.map_err(|error| error.context(path))?;
-                continue;
-            }
-            if !recursive {
-                bail!(IsDirectory, "{path} is a directory: give -r to remove it with all below");
-            }
-            self.empty(attr.inode).await.map_err(|error| error.context(path))?;
-            self.client.remove_dir(&self.credentials, parent, name).await.map_err(|error| error.context(path))?;
+    /// Removes paths. Of several, each stands for itself: a failure is reported, and the others are removed. False:
+    /// something was not removed.
+    pub(super) async fn rm(&self, paths: &[EbbPath], recursive: bool, force: bool) -> Result<bool> {
+        if let [path] = paths {
+            return self.rm_one(path, recursive, force).await.map(|()| true);
         }
-        Ok(())
+        let mut is_whole = true;
+        for path in paths {
+            if let Err(error) = self.rm_one(path, recursive, force).await {
+                self.output.warn(&error.to_string());
+                is_whole = false;
+            }
+        }
+        Ok(is_whole)
+    }
+
+    async fn rm_one(&self, path: &EbbPath, recursive: bool, force: bool) -> Result<()> {
+        let attr = match self.resolve_link(path).await {
+            Err(error) if force && error.kind() == ErrorKind::NotFound => return Ok(()),
+            attr => attr?,
+        };
+        let (parent, name) = self.parent(path).await?;
+        if attr.kind != FileKind::Directory {
+            return self.client.unlink(&self.credentials, parent, name).await.map_err(|error| error.context(path));
+        }
+        if !recursive {
+            bail!(IsDirectory, "{path} is a directory: give -r to remove it with all below");
+        }
+        self.empty(attr.inode).await.map_err(|error| error.context(path))?;
+        self.client.remove_dir(&self.credentials, parent, name).await.map_err(|error| error.context(path))
     }
 
     /// Removes all below a directory, deepest first, without recursion: a tree may be deeper than a stack.

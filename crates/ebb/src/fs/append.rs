@@ -1,0 +1,59 @@
+//! `ebb fs append`.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use ebb_cli::path::EbbPath;
+use ebb_client::{Access, Handle, NewFile, NewName};
+use ebb_types::{Error, Result, err};
+
+use super::read::STEP;
+use super::{Session, umask};
+
+impl Session {
+    /// Appends local files to a file. Each step of 1 MiB is one append: another program's appends may lie between them,
+    /// and never within one.
+    pub(super) async fn append(&self, sources: &[PathBuf], target: &EbbPath) -> Result<()> {
+        // Sources are opened first: a wrong name changes nothing.
+        let mut inputs = Vec::new();
+        for source in sources {
+            inputs.push((source, open(source)?));
+        }
+        let (parent, name) = self.parent(target).await?;
+        let name = NewName { parent, name, mode: 0o666, umask: umask() };
+        let new = NewFile { name, ..NewFile::or_existing(parent, name.name, Access::Write) };
+        let made = self.client.create(&self.credentials, new).await.map_err(|error| error.context(target))?;
+        let mut done = Ok(());
+        for (source, mut input) in inputs {
+            done = self.append_one(made.handle, source, &mut input).await;
+            if done.is_err() {
+                break;
+            }
+        }
+        let synced = self.client.fsync(made.handle).await;
+        self.client.close(made.handle).await;
+        done.and(synced).map_err(|error| error.context(target))
+    }
+
+    async fn append_one(&self, handle: Handle, source: &Path, input: &mut (dyn Read + Send)) -> Result<()> {
+        loop {
+            let mut buffer = Vec::with_capacity(STEP as usize);
+            let read = tokio::task::block_in_place(|| input.take(u64::from(STEP)).read_to_end(&mut buffer));
+            read.map_err(|error| err!(Io, "reading {}: {error}", source.display()))?;
+            if buffer.is_empty() {
+                return Ok(());
+            }
+            self.client.append(handle, Bytes::from(buffer)).await?;
+        }
+    }
+}
+
+fn open(source: &Path) -> Result<Box<dyn Read + Send>> {
+    if source.as_os_str() == "-" {
+        return Ok(Box::new(std::io::stdin()));
+    }
+    let file = File::open(source).map_err(|error| Error::from_io(&error, source.display()))?;
+    Ok(Box::new(file))
+}
