@@ -83,6 +83,7 @@ impl Staging {
         self.kept.insert(name, (put, now.after(KEPT_FOR)));
         // I-100: whatever was put, no more memory is taken than was declared.
         assert!(self.bytes <= self.bytes_max, "{} bytes of {}", self.bytes, self.bytes_max);
+        debug_assert_eq!(self.of_session.values().sum::<usize>(), self.bytes, "every byte is some session's");
         Ok(())
     }
 
@@ -100,7 +101,12 @@ impl Staging {
 
     /// Drops what was put for a metablock under lower epochs.
     pub fn drop_below(&mut self, metablock: MetablockId, epoch: Epoch) {
-        self.drop_if(|name, put, _| name.2 == metablock && put.epoch < epoch);
+        let is_fenced = |name: &Name, put: &Put| name.2 == metablock && put.epoch < epoch;
+        self.drop_if(|name, put, _| is_fenced(name, put));
+        debug_assert!(
+            !self.kept.iter().any(|(name, (put, _))| is_fenced(name, put)),
+            "bytes of an epoch that is over are kept for {metablock}"
+        );
     }
 
     /// Drops what is too old.

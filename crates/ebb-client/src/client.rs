@@ -24,7 +24,7 @@ use crate::types::CacheListener;
 use crate::write::committer;
 use crate::{ClientOptions, HostPower};
 
-/// Blocks that [`Client::read_by_map`] asks for at a time, and that [`Client::copy_range`] has under way ahead of what it writes.
+/// Blocks that [`Client::read_by_map`] asks for at a time, and that [`Client::copy_range`] reads ahead of its writes.
 const READS_AHEAD: usize = 4;
 
 /// A session with a cluster. Cheap to clone.
@@ -52,7 +52,7 @@ impl Client {
         Ok(Self { shared })
     }
 
-    /// Flushes, commits, gives everything back, ends the session. What could not be flushed is told.
+    /// Flushes, commits, gives everything back and ends the session. Fails if something could not be flushed.
     pub async fn disconnect(&self) -> Result<()> {
         let shared = &self.shared;
         let mut verdict = Ok(());
@@ -89,7 +89,7 @@ impl Client {
         self.shared.session.name().id
     }
 
-    /// Whether the session certainly lives: what it holds, leases and locks, may be believed now.
+    /// Whether the session certainly lives, so that its leases and locks are valid now.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
         self.shared.session.is_trusted()

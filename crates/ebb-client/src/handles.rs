@@ -197,7 +197,7 @@ impl Shared {
             let (handle, attr) = self.open(credentials, answer.attr()?.inode, access).await?;
             return Ok(Created { handle, attr, existed: true });
         }
-        let Some(inode) = made? else { return Err(err!(Protocol, "a file was made, and its lease was not told")) };
+        let Some(inode) = made? else { return Err(err!(Protocol, "a file was made, and the answer names no lease")) };
         let (handle, attr) = self.handle(&inode, credentials, access, None)?;
         Ok(Created { handle, attr, existed: false })
     }

@@ -36,7 +36,7 @@ enum Look {
     Done(Bytes),
     /// Wait for these and look again.
     Wait(Vec<Arc<Fetch>>),
-    /// The lease is gone: what is known of the file says nothing, not even that a part was never written.
+    /// The lease is gone. The file's state here proves nothing any more, not even that a part was never written.
     Lost,
 }
 
@@ -175,14 +175,14 @@ impl Shared {
         self.start_ahead(&file.inode, offset + len, reach);
     }
 
-    /// Starts fetching what the reader will want next.
+    /// Starts to fetch ahead of the reader.
     fn start_ahead(self: &Arc<Self>, inode: &Arc<Inode>, from: u64, reach: Reach) {
         if reach.ahead_to <= from {
             return;
         }
         let begun = {
             let mut core = inode.core.lock();
-            // Read-ahead that would push out what it just brought is of no use.
+            // Read-ahead that would displace its own bytes from the cache is of no use.
             if !self.is_believed(&core, Lease::Read) || (self.cache.max() as u64) < 4 * (reach.ahead_to - from) {
                 return;
             }
@@ -221,7 +221,7 @@ impl Shared {
             }
             fetch.finish(result);
         };
-        // Who waits for it goes first; what nobody waits for must hold up nobody.
+        // A fetch that a program waits for goes first. A fetch ahead must not delay one.
         if is_ahead {
             self.runtime.spawn("fetch ahead", work);
         } else {

@@ -33,7 +33,7 @@ pub(crate) struct Session {
     /// Number of the last open that the master was asked for; 1: none yet, for 0 says nothing.
     openings: AtomicU64,
     state: Mutex<State>,
-    /// The newest position of a master that was told: an older master that is started instead is refused so.
+    /// The newest known position of a master. With it, an older master that is started instead is refused.
     position: Mutex<Option<pb::Position>>,
     /// A poll was answered or a new session was opened.
     changed: Notify,
@@ -108,20 +108,21 @@ impl Session {
         Ok(reply)
     }
 
-    /// The newest position of a master that was told.
+    /// The newest known position of a master.
     pub fn position(&self) -> Option<pb::Position> {
         *self.position.lock()
     }
 
-    /// A master that was told the position before, and does not contradict it, is at this one.
-    pub fn on_position(&self, told: Option<pb::Position>) {
-        let Some(told) = told else { return };
+    /// A master that knew the position before, and does not contradict it, is at this one.
+    pub fn on_position(&self, reported: Option<pb::Position>) {
+        let Some(reported) = reported else { return };
         let mut position = self.position.lock();
         // Answers may overtake each other. Another lineage took the place of the one before.
-        let is_newer =
-            |known: &pb::Position| known.lineage != told.lineage || (known.run, known.index) < (told.run, told.index);
+        let is_newer = |known: &pb::Position| {
+            known.lineage != reported.lineage || (known.run, known.index) < (reported.run, reported.index)
+        };
         if position.as_ref().is_none_or(is_newer) {
-            *position = Some(told);
+            *position = Some(reported);
         }
     }
 
@@ -166,7 +167,7 @@ impl Session {
         self.state.lock().trusted_until.since(self.runtime.now())
     }
 
-    /// How long a kernel behind this client may believe what it is told now.
+    /// Time for which a kernel behind this client may believe an answer of now.
     pub fn kernel_trust(&self) -> Duration {
         self.trust_left().min(KERNEL_TRUST_MAX)
     }
@@ -228,7 +229,7 @@ impl Session {
         self.meta_kept(credentials, op, false).await
     }
 
-    /// The same; `lease`: what the answer calls leased is going to be kept.
+    /// The same. `lease`: the caller will keep the parts that the answer leases.
     pub async fn meta_kept(&self, credentials: &Credentials, op: Op, lease: bool) -> Result<pb::MetaReply> {
         let may_move = !is_of_lease(&op);
         let query = op.is_query();
@@ -267,7 +268,7 @@ impl Session {
 
 /// A request id in use.
 ///
-/// Cancel-safety: dropped with its call, it counts as taken: nobody waits for the reply any more.
+/// Cancel-safety: dropped with its call, it counts as taken: no task waits for the reply any more.
 struct Ticket<'a> {
     session: &'a Session,
     name: SessionName,

@@ -264,7 +264,7 @@ impl Shared {
             let path = path().unwrap_or_else(|| format!("the file of inode {}", inode.id));
             tracing::warn!(
                 inode = %inode.id, bytes = weight, %error,
-                "{path}: {weight} bytes that were written and not synced are lost with the write lease; whoever has it open is told EIO"
+                "{path}: {weight} unsynced bytes are lost with the write lease; each open handle gets EIO once"
             );
         }
         held

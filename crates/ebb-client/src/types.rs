@@ -18,13 +18,13 @@ pub use names::{
     XattrMode,
 };
 
-/// Told when another client's doing makes kernel caches stale. Called from tasks that hold no lock of the client.
+/// Hears when another client's changes make kernel caches stale. Called from tasks that hold no lock of the client.
 pub trait CacheListener: Send + Sync + 'static {
-    /// What was served of this file is going to change. While the guard lives, programs that begin to read the file
-    /// through the kernel's caches wait; those that have begun are answered.
+    /// Bytes that were served of this file are going to change. While the guard lives, new reads through the kernel's
+    /// caches wait; reads that have begun are answered.
     fn guard(&self, inode: InodeId) -> Box<dyn CacheGuard>;
 
-    /// Attributes of these inodes, and what is kept of the names in them, are not to be believed any more. Takes no
+    /// Attributes of these inodes, and kept names in them, are not valid any more. Takes no
     /// lock that a request may hold while it waits for this client, so it ends soon whatever else goes on.
     fn forget(&self, inodes: &[InodeId]);
 }

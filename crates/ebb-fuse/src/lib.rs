@@ -56,6 +56,7 @@ pub mod vfs;
 pub use client_vfs::ClientVfs;
 pub use kernel_cache::KernelCache;
 pub use mount::{Mount, MountOptions, mount, mount_vfs, unmount, unmount_lazily};
+pub use mountinfo::users_of;
 pub use server::PID_XATTR;
 
 #[cfg(test)]

@@ -142,7 +142,8 @@ impl Cells {
     fn touch(&mut self, metablock: MetablockId) -> Option<File> {
         self.clock += 1;
         let (file, used) = self.files.get_mut(&metablock)?;
-        self.by_use.remove(used);
+        let owner = self.by_use.remove(used);
+        assert_eq!(owner, Some(metablock), "an open file has another file's place in the order of use");
         *used = self.clock;
         self.by_use.insert(self.clock, metablock);
         Some(file.clone())
@@ -157,6 +158,7 @@ impl Cells {
             let (_, oldest) = self.by_use.pop_first().expect("as many as files");
             closed.extend(self.files.remove(&oldest).map(|(file, _)| file));
         }
+        assert!(self.files.len() == self.by_use.len(), "an open file is never closed, or closed too early");
         closed
     }
 
@@ -169,7 +171,8 @@ impl Cells {
 
     fn remove(&mut self, metablock: MetablockId) -> Option<File> {
         let (file, used) = self.files.remove(&metablock)?;
-        self.by_use.remove(&used);
+        let owner = self.by_use.remove(&used);
+        assert_eq!(owner, Some(metablock), "a closed file leaves another file's place in the order of use");
         Some(file)
     }
 }

@@ -274,6 +274,7 @@ async fn finish(shared: &Shared, batch: &[Part]) -> Result<()> {
 fn give_back(batch: Vec<Part>) {
     for part in batch {
         let mut live = part.replica.live.lock();
+        // Ordering: the last one first, so that they leave again in the order in which they came.
         part.staged.into_iter().rev().for_each(|staged| live.put_back(staged));
     }
 }

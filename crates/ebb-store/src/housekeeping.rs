@@ -49,7 +49,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 async fn rest_journal(shared: &Shared) -> Result<()> {
     let mut journal = shared.journal.lock().await;
     let lsn = journal.lsn();
-    if shared.last_lsn.swap(lsn, Ordering::Relaxed) != lsn {
+    let before = shared.last_lsn.swap(lsn, Ordering::Relaxed);
+    assert!(before <= lsn, "the journal goes back from batch {before} to {lsn}");
+    if before != lsn {
         return Ok(());
     }
     if !journal.is_sealed() {

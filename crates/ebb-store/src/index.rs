@@ -45,6 +45,7 @@ pub(crate) struct IndexHead {
 
 impl IndexHead {
     fn encode(&self, entries: u64) -> Vec<u8> {
+        assert!(self.segment.max(self.lsn) <= NUMBER_MAX, "{self:?}: no start would accept this index");
         let mut out = Vec::with_capacity(HEADER_LEN);
         out.put_u32(MAGIC);
         out.put_u32(VERSION);
@@ -88,6 +89,8 @@ pub(crate) struct IndexWriter {
     file: File,
     head: IndexHead,
     entries: u64,
+    /// The last replica that was added.
+    last: Option<MetablockId>,
     offset: u64,
     buffer: Vec<u8>,
 }
@@ -98,11 +101,13 @@ impl IndexWriter {
         let file = disk.open(&target.with_extension("new"), OpenMode::Create).await?;
         file.set_len(0).await?;
         let buffer = vec![0; HEADER_LEN];
-        Ok(Self { disk: disk.clone(), target, file, head, entries: 0, offset: 0, buffer })
+        Ok(Self { disk: disk.clone(), target, file, head, entries: 0, last: None, offset: 0, buffer })
     }
 
     /// Adds a replica. Replicas come in rising order of their ids.
     pub(crate) async fn push(&mut self, metablock: MetablockId, state: &ReplicaState) -> Result<()> {
+        assert!(self.last.is_none_or(|last| last < metablock), "{metablock} is in an index twice, or out of order");
+        self.last = Some(metablock);
         self.push_entry(&encode_entry(metablock, state)).await
     }
 
@@ -235,6 +240,7 @@ fn entry_sum(head: &IndexHead, number: u64, body: &[u8]) -> u32 {
 }
 
 fn put_entry(out: &mut Vec<u8>, head: &IndexHead, number: u64, body: &[u8]) {
+    assert!(u32::try_from(body.len()).is_ok(), "an entry of {} bytes does not fit its length field", body.len());
     out.put_u32(body.len() as u32);
     out.put_u32(entry_sum(head, number, body));
     out.extend_from_slice(body);

@@ -128,7 +128,9 @@ impl Change {
                 let back = !keeps_front_only && piece.at < old && piece.at + piece.len < old;
                 state.chunks.is_data(piece.chunk) && (front || back)
             };
-            pieces(offset, len).into_iter().filter(needed).map(|piece| piece.chunk).collect()
+            let chunks: Vec<usize> = pieces(offset, len).into_iter().filter(needed).map(|piece| piece.chunk).collect();
+            assert!(chunks.len() <= 2, "only the first and the last chunk of a range can keep old bytes");
+            chunks
         };
         match self {
             Self::Data { offset, bytes, .. } => partial(*offset, bytes.len() as u64, false),

@@ -213,6 +213,7 @@ impl View {
             0 => Vec::new(),
             len => live.state.chunks.sums(chunks_of(offset, len)).to_vec(),
         };
+        assert_eq!(sums.len() as u64, len.div_ceil(CHUNK_SIZE), "each chunk of a read has one checksum");
         Self {
             version: live.state.head.version,
             length,

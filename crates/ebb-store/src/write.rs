@@ -370,6 +370,7 @@ pub(crate) fn receive(
 ) {
     let (before, after) = {
         let mut live = replica.live.lock();
+        assert_eq!(record.metablock, replica.id, "a record goes to another replica");
         let before = live.state.chunks.data_bytes();
         live.receive(record, sync_first, permit);
         live.last_write = shared.runtime.now();
@@ -462,6 +463,8 @@ async fn write_direct(shared: &Shared, replica: &Replica, offset: u64, bytes: &b
         if places.iter().any(|place| place.at >= SECOND) && file.len().await? < LONG {
             file.set_len(LONG).await?;
         }
+        let placed: u64 = places.iter().map(|place| place.len).sum();
+        assert_eq!(placed, len, "every byte of a direct write has one place");
         for Extent { offset: from, at, len } in &places {
             let from = (from - offset) as usize;
             file.write_at(*at, vec![bytes.slice(from..from + *len as usize)]).await?;
@@ -511,7 +514,8 @@ pub(crate) struct Starving<'a>(pub(crate) &'a std::sync::atomic::AtomicUsize);
 
 impl Drop for Starving<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let before = self.0.fetch_sub(1, Ordering::Relaxed);
+        assert!(before > 0, "more writers stop waiting for memory than began to");
     }
 }
 

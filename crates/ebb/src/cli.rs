@@ -107,9 +107,10 @@ enum ClusterCommand {
 
 #[derive(Debug, Args)]
 struct UpArgs {
-    /// Number of nodes. Each runs one block server and is its own host, h1 to hN.
+    /// Number of nodes. Each runs one block server and is its own host, h1 to hN. A cluster that exists has as many as
+    /// before, or more.
     #[arg(long)]
-    nodes: u32,
+    nodes: Option<u32>,
     /// Number of volumes of each node.
     #[arg(long, default_value_t = 1)]
     volumes: u32,

@@ -1,7 +1,7 @@
 //! `ebb dataset`.
 
 use clap::{Args, Subcommand, ValueEnum};
-use ebb_cli::output::{Table, human_bytes};
+use ebb_cli::output::{Table, counted, human_bytes};
 use ebb_cli::path::{EbbPath, explain};
 use ebb_cli::units::{ByteSize, Percent};
 use ebb_cli::{Context, admin};
@@ -286,6 +286,7 @@ async fn set(context: &Context, client: &ebb_client::Client, args: SetArgs) -> R
         context.output.print_json(&to_json(&dataset));
     } else {
         context.output.table(&table(std::slice::from_ref(&dataset)));
+        context.output.say(&settings(&dataset));
     }
     if args.min_copies.is_some() {
         warn_of_one(context, &dataset);
@@ -338,6 +339,23 @@ fn to_json(dataset: &pb::Dataset) -> serde_json::Value {
         "min_copies": min_copies(dataset.min_copies, dataset.replicas),
         "used_bytes": dataset.used_bytes, "used_inodes": dataset.used_inodes,
     })
+}
+
+/// The settings that the table has no column for.
+fn settings(dataset: &pb::Dataset) -> String {
+    let active = match (dataset.primaries, dataset.active) {
+        (0, _) => String::new(),
+        (_, 0) => "; as many active nodes as the power allows".to_owned(),
+        (_, active) => format!("; {} set by an operator", counted(active.into(), "active node")),
+    };
+    format!(
+        "prefetch {}; read rule {}; writes need {} of {}; extra copies may take {}{active}",
+        Prefetch::from_raw(dataset.prefetch).unwrap_or_default(),
+        ReadRule::from_raw(dataset.read_rule).unwrap_or_default(),
+        min_copies(dataset.min_copies, dataset.replicas),
+        if dataset.replicas == 1 { "1 copy".to_owned() } else { format!("{} copies", dataset.replicas) },
+        Percent(dataset.extra_share_percent),
+    )
 }
 
 fn table(datasets: &[pb::Dataset]) -> Table {

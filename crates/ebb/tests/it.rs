@@ -21,6 +21,8 @@ mod ends;
 mod faults;
 #[path = "it/fewer.rs"]
 mod fewer;
+#[path = "it/first_hour.rs"]
+mod first_hour;
 #[path = "it/frozen.rs"]
 mod frozen;
 #[path = "it/full.rs"]

@@ -40,7 +40,7 @@ impl Client {
         self.opening(work, |created| created.handle).await.map(|Created { handle, attr, .. }| (handle, attr))
     }
 
-    /// Runs an open to its end even if the caller goes away, and then closes what it opened: the master counts it.
+    /// Runs an open to its end even if the caller goes away, and then closes the file: the master counts its opens.
     async fn opening<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
@@ -56,8 +56,8 @@ impl Client {
         hear.await.map_err(|_| err!(ShuttingDown, "the client is shutting down"))?
     }
 
-    /// What close(2) reports: an error of earlier background work that this handle has not been told. Data goes on in
-    /// the background. A reader is told nothing, and takes the news from no writer (as Linux's NFS client,
+    /// Reports for close(2) an error of earlier background work that this handle has not reported yet. Data goes on in
+    /// the background. A handle for reading reports nothing, and leaves the error to the writers (as Linux's NFS client,
     /// fs/nfs/file.c).
     pub async fn flush(&self, handle: Handle) -> Result<()> {
         let file = self.shared.handles.get(handle)?;
@@ -133,8 +133,8 @@ impl Client {
         self.shared.seek(&file, offset, what).await
     }
 
-    /// Copies a range between two open files, block by block through the caches, reading ahead of what it writes;
-    /// returns how many bytes.
+    /// Copies a range between two open files, block by block through the caches, reading ahead of its writes.
+    /// Returns the number of bytes.
     pub async fn copy_range(&self, copy: CopyRange) -> Result<u64> {
         let CopyRange { source, source_offset, target, target_offset, len } = copy;
         let (mut done, mut asked) = (0, 0);

@@ -130,7 +130,7 @@ impl Client {
     }
 
     /// Makes a hard link. The attributes have this client's unsynced size and times: kernels take the size from here
-    /// without a question, and drop what they have mapped beyond it.
+    /// without a question, and drop mapped pages beyond it.
     pub async fn link(&self, credentials: &Credentials, inode: InodeId, parent: InodeId, name: &[u8]) -> Result<Attr> {
         let op = meta_op::Link { inode: inode.raw(), parent: parent.raw(), name: name.to_vec() };
         self.make(credentials, Op::Link(op)).await

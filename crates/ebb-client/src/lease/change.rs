@@ -136,9 +136,8 @@ impl Core {
     }
 
     fn doubt(&mut self, inode: InodeId) {
-        let detail = format!(
-            "{inode}: what was written to this shared file and not synced may be lost with its proxy, or with the session"
-        );
+        let detail =
+            format!("{inode}: unsynced writes to this shared file may be lost with its proxy, or with the session");
         self.sticky.set(Error::new(ErrorKind::Io, detail));
     }
 

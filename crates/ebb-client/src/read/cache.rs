@@ -1,6 +1,7 @@
-//! Clean bytes of all files: what members hold, as it was read from them or synced to them.
+//! Clean bytes of all files: bytes that were read from members or synced to them.
 //!
-//! Only a lease makes an entry believable; whoever takes the lease again compares versions and drops what changed.
+//! An entry is valid only under a lease. When a lease is taken again, versions are compared, and changed entries are
+//! dropped.
 //!
 //! What was fetched before anybody asked for it is counted: how much, how much of it a program asked for later, and how
 //! much went before one did.
@@ -77,13 +78,13 @@ struct Block {
 struct Piece {
     offset: u64,
     data: Bytes,
-    /// Of bytes that were fetched ahead: so many nobody has asked for yet. (Which of them is not known: one that is asked
-    /// for twice counts twice, but never more than the piece has.)
+    /// Number of bytes that were fetched ahead and not asked for yet. Which bytes these are is not known: a byte that is
+    /// asked for twice counts twice, but never more than the piece has.
     unasked: usize,
 }
 
 impl Piece {
-    /// The part of it in `start..end`, which lies in it; takes the bytes that nobody asked for along as far as it can.
+    /// The part in `start..end`, a range within the piece. As many of the unasked bytes as fit go with it.
     fn part(&mut self, start: u64, end: u64) -> Self {
         let data = self.data.slice((start - self.offset) as usize..(end - self.offset) as usize);
         let unasked = self.unasked.min(data.len());
@@ -102,7 +103,7 @@ impl BlockCache {
         Self { max, inner: Mutex::default() }
     }
 
-    /// How many blocks it may hold, however small they are: what is kept about each takes some hundred bytes.
+    /// Most blocks, whatever their size: each block's own record takes some hundred bytes.
     fn blocks_max(&self) -> usize {
         (self.max / BLOCK_BYTES_MIN).max(BLOCKS_MIN)
     }
@@ -331,7 +332,7 @@ mod tests {
         assert_eq!(seen(), (48, 20, 4));
         cache.remove(INODE, 16, 40, 48);
         assert_eq!(seen(), (48, 20, 12));
-        // The second block, 12 bytes of which nobody wanted, and what was left of the third are the oldest.
+        // The second block, with 12 bytes that were never asked for, and the rest of the third are the oldest.
         look(0, 16, Asker::Program);
         look(48, 64, Asker::Program);
         put(64, 16, Cause::Demand);

@@ -1,8 +1,8 @@
-//! What this client reads most, and the extra copies of it (docs/protocol.md, Extra copies).
+//! The metablocks that this client reads most, and their extra copies (docs/protocol.md, Extra copies).
 //!
-//! A read counts where a member was asked for a part of a metablock and answered, one block at most, read-ahead included:
-//! that is what an extra copy takes off the others. What the cache answered needs no copy. Who reads by a map without a lease
-//! is counted, and never sent to an extra copy: a writer may have come since.
+//! A read counts if a member served a part of a metablock, one block at most, read-ahead included: that is the load that
+//! an extra copy takes off the others. A read that the cache serves needs no copy. A read by a map without a lease is
+//! counted, and never sent to an extra copy: a writer may have come since.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ impl State {
         }
         self.known.insert(metablock, extras);
         if self.known.len() > KNOWN_MAX {
-            // Whichever: what is read is told again.
+            // Any one will do: the master reports copies of metablocks in use again.
             self.known.pop_first();
         }
     }
@@ -61,7 +61,7 @@ impl Extras {
         Some(pb::Metablock { members, extra, ..record.clone() })
     }
 
-    /// A member, or who has an extra copy, answered a read.
+    /// A member, or a node with an extra copy, served a read.
     pub fn on_read(&self, metablock: MetablockId) {
         self.0.lock().tally.count(metablock);
     }

@@ -111,7 +111,7 @@ fn no_good_copy(record: &pb::Metablock, last: &Error) -> Error {
     )
 }
 
-/// Every member once; what they said if none has it.
+/// Asks every member once. Returns their answers if none has the bytes.
 async fn one_round(shared: &Arc<Shared>, wanted: &Wanted, attempt: Duration) -> Result<Bytes, Barren> {
     let refusals = Mutex::new(Vec::new());
     let done = ask_members(shared, wanted, attempt, &refusals).await;
@@ -133,7 +133,7 @@ async fn ask_members(
     while let Some(place) = places.next() {
         let first = from_or_report(shared, wanted, place, attempt, refusals);
         tokio::pin!(first);
-        // Cancel-safety: who answers later is forgotten with its call.
+        // Cancel-safety: a later answer is forgotten with its call.
         let late = tokio::select! {
             biased;
             answer = &mut first => Err(answer),
@@ -231,7 +231,7 @@ async fn from_or_report(
     })
 }
 
-/// A node is about to be asked: that others might have been is what its part is reckoned by.
+/// A node is about to be asked. Its share is computed over all nodes that could have been asked.
 fn on_asked(shared: &Shared, wanted: &Wanted, node: u64) {
     let members = wanted.record.members.iter().map(|member| member.node);
     let serves = |node: &u64| !shared.awake_for(NodeId::new(*node)).is_asleep() && !shared.nodes.is_lost(*node);

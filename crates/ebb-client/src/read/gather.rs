@@ -58,7 +58,7 @@ impl Gather {
         taken
     }
 
-    /// The same for bytes that cannot be shared: only what is missing is copied.
+    /// The same for bytes that cannot be shared: only the missing part is copied.
     pub fn offer_copy(&mut self, offset: u64, data: &[u8]) {
         let end = offset + data.len() as u64;
         for (from, to) in self.claim(offset, end) {
@@ -74,7 +74,7 @@ impl Gather {
         }
     }
 
-    /// Takes `from..to` out of what is missing; returns what was missing of it.
+    /// Removes `from..to` from the missing ranges, and returns its parts that were missing.
     fn claim(&mut self, from: u64, to: u64) -> Vec<(u64, u64)> {
         if from >= to || !self.missing.iter().any(|&(start, end)| start < to && from < end) {
             return Vec::new();

@@ -1,9 +1,8 @@
-//! What is fetched for a read, and what before it: of one handle's reads, one after the other. Pure.
+//! The range to fetch for a read, and ahead of it, decided from one handle's reads in their order. Pure.
 //!
-//! A stream is fetched by whole blocks, and ahead of it a window that doubles with every read that goes on where the
-//! last one ended, up to the handle's *limit*: a percentage of the full window, or what `spare` says is free just now
-//! (metablocks paper, G5). What is fetched ahead is wasted where a stream ends, so that the traffic grows with the
-//! limit. Reads that jump about fetch nothing ahead, whatever the limit.
+//! A stream is fetched by whole blocks, with a window ahead of it. The window doubles with every read that begins where
+//! the last one ended, up to the handle's *limit*: a percentage of the full window, or the room that `spare` finds
+//! (metablocks paper, G5). Bytes ahead are wasted where a stream ends, so traffic grows with the limit. Reads that jump about fetch nothing ahead, whatever the limit.
 
 use ebb_types::{Geometry, Prefetch};
 
@@ -18,7 +17,7 @@ const SLACK_MAX: u64 = 2 << 20;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReadAhead {
     next: u64,
-    /// Blocks to fetch beyond what is asked, if nothing limits them; 0: reads jump about.
+    /// Blocks to fetch beyond the read, if nothing limits them; 0: reads jump about.
     window: u64,
     started: bool,
 }
@@ -26,13 +25,13 @@ pub(crate) struct ReadAhead {
 /// How much to fetch for one read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reach {
-    /// Fetch what is missing in whole blocks.
+    /// Fetch missing parts in whole blocks.
     pub whole_blocks: bool,
     /// Fetch up to here in advance (a file offset).
     pub ahead_to: u64,
 }
 
-/// Blocks that a setting allows ahead of a stream; `spare`: what is free just now.
+/// Blocks that a setting allows ahead of a stream. `spare`: the room that is free now, in blocks.
 pub(crate) fn limit(setting: Prefetch, spare: impl FnOnce() -> u64) -> u64 {
     match setting {
         // The least that is not nothing is a block.
@@ -124,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_percentage_is_of_the_full_window_and_spare_is_asked_only_for_spare() {
-        let of = |percent| limit(Prefetch::Percent(percent), || panic!("nobody asked what is spare"));
+        let of = |percent| limit(Prefetch::Percent(percent), || panic!("the spare room was not asked for"));
         assert_eq!([0, 1, 25, 50, 75, 99, 100, 255].map(of), [0, 1, 2, 4, 6, 8, 8, 8]);
         assert_eq!([0, 5, 99].map(|free| limit(Prefetch::Spare, || free)), [0, 5, WINDOW_MAX]);
     }

@@ -31,7 +31,7 @@ const LENGTH_MIN: u64 = 128 << 10;
 const DESCRIPTORS_MAX: usize = 256;
 /// How long a read waits for a descriptor before it goes another way.
 const OPEN_WAIT: Duration = Duration::from_millis(100);
-/// For a connection that nobody waits for.
+/// For a connection that no read waits for.
 const INTRODUCTION: Duration = Duration::from_secs(2);
 /// A server that gave none is asked again after this.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -114,7 +114,7 @@ impl ShortCircuit {
         }
     }
 
-    /// Closes what is open of these metablocks: their lease is gone.
+    /// Closes the open replicas of these metablocks: their lease is gone.
     pub fn close(&self, metablocks: impl Iterator<Item = u64>) {
         let servers: Vec<Arc<Server>> = self.servers.lock().values().cloned().collect();
         // One that is being connected has nothing open.

@@ -1,4 +1,4 @@
-//! The long poll: keeps the session alive and brings what the master wants to tell. A session that has expired is
+//! The long poll: it keeps the session alive and brings the master's news. A session that has expired is
 //! replaced by a new one here, and only here.
 
 use std::sync::Arc;
@@ -21,9 +21,9 @@ const LATE: Duration = Duration::from_secs(2);
 /// What a client has to say with a poll.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PollNews {
-    /// Recalls that were dealt with, and what is held now.
+    /// Recalls that were dealt with, and the leases that are held now.
     pub recalled: Vec<pb::Held>,
-    /// What is forgotten, by the numbers under which it was told.
+    /// Numbers of the requests to forget that were carried out.
     pub forgotten: Vec<u64>,
     /// It is going to rest.
     pub rest: bool,
@@ -39,7 +39,7 @@ impl MasterBoot {
         self.0.lock().is_some_and(|(session, known)| session == generation && known != boot)
     }
 
-    /// Notes the process that answered, once it knows what this session holds.
+    /// Records the process that answered, once it knows this session's leases.
     fn on_answered(&self, generation: u64, boot: u64) {
         *self.0.lock() = Some((generation, boot));
     }
@@ -109,7 +109,7 @@ impl Shared {
         if self.boot.is_new(session.generation, reply.master_boot) {
             tracing::info!("another master process answers: telling it what this client holds");
             self.nodes.forget_version();
-            // Ordering: this one does not know what is kept, and tells nobody to forget it once it has been told the rest.
+            // Ordering: the new process does not know the kept names. Once it serves, it asks no client to forget them.
             self.forget_everything().await;
             self.reclaim().await?;
         }

@@ -68,7 +68,7 @@ impl Shared {
                 }
             }
             Err(error) => {
-                tracing::debug!(inode = %inode.id, %error, "joining those who share a file");
+                tracing::debug!(inode = %inode.id, %error, "joining a shared file");
                 self.runtime.sleep(Duration::from_millis(100)).await;
             }
         }
@@ -465,7 +465,7 @@ impl Shared {
         self.metrics.lost_files.add(1);
         tracing::warn!(
             inode = %inode.id,
-            "what was written to this shared file and not synced may be lost with its proxy, or with the session; whoever has it open is told EIO"
+            "unsynced writes to this shared file may be lost with its proxy, or with the session; each open handle gets EIO once"
         );
     }
 

@@ -197,7 +197,7 @@ impl Shared {
                 && let Some(channel) = core.channel(index)
             {
                 let version = channel.push(Content::range(pb::WriteKind::WriteTruncate, trim.length, 0));
-                assert_eq!(Some(version.into()), trim.version, "the trim has the version that the master was told");
+                assert_eq!(Some(version.into()), trim.version, "the trim has the version that the master knows");
             }
             core.size = size;
             core.mtime = attr.mtime;

@@ -37,6 +37,7 @@ pub fn stop_processes(cluster: &ClusterDir, output: &Output) -> Result<usize> {
     for role in [power_manager::NAME, power_client::NAME, "mount", "worker", "proxy", "block", "master"] {
         let of_role: Vec<&ProcessFile> = processes.iter().filter(|process| process.role == role).collect();
         for process in &of_role {
+            warn_of_users(process, output);
             ended += usize::from(process.is_running());
             process.signal(Signal::CONT);
             process.signal(Signal::TERM);
@@ -66,6 +67,15 @@ fn wait(process: &ProcessFile, output: &Output) -> Option<String> {
         }
     }
     None
+}
+
+/// Says which programs use a mount that is about to end: their open files are cut off.
+fn warn_of_users(process: &ProcessFile, output: &Output) {
+    let Some(mountpoint) = process.mountpoint.as_ref().filter(|_| process.is_running()) else { return };
+    let users = ebb_fuse::users_of(mountpoint, LOOK);
+    if !users.is_empty() {
+        output.warn(&format!("{} is in use by {users}: their open files are cut off", mountpoint.display()));
+    }
 }
 
 fn stop_one(cluster: &ClusterDir, process: &ProcessFile, output: &Output) -> Result<()> {

@@ -18,8 +18,8 @@ use crate::role::{power_client, power_manager};
 /// How many nodes, and how they are made.
 #[derive(Clone, Debug)]
 pub struct UpOptions {
-    /// Block servers; each is its own host h1..hN.
-    pub nodes: u32,
+    /// Block servers; each is its own host h1..hN. `None`: as many as the cluster has.
+    pub nodes: Option<u32>,
     /// Volumes of each.
     pub volumes: u32,
     /// Racks that the hosts are dealt to in turn.
@@ -51,7 +51,10 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
         Ok(cluster) => cluster,
         Err(error) if is_absent(&error) => {
             refuse_foreign_directory(path)?;
-            ClusterDir::create(path, options.replicas.unwrap_or(options.nodes.min(3)))?
+            let Some(nodes) = options.nodes else {
+                bail!(Invalid, "{} has no cluster yet: give --nodes N to make one of N nodes", path.display());
+            };
+            ClusterDir::create(path, options.replicas.unwrap_or(nodes.min(3)))?
         }
         Err(error) => return Err(error),
     };
@@ -63,16 +66,20 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
     }
     let running = process::running(&cluster, |process| process.role != "mount")?;
     let known = known_nodes(&cluster);
-    if running.is_empty() && known > options.nodes {
+    let nodes = options.nodes.unwrap_or(known);
+    if running.is_empty() && known > nodes {
         // Fewer nodes than hold data would leave replicas out of reach.
         let dir = cluster.path.display();
-        bail!(Invalid, "--nodes {}: {dir} holds the data of {known} nodes; start at least these", options.nodes);
+        bail!(Invalid, "--nodes {nodes}: {dir} holds the data of {known} nodes; start at least these");
     }
-    let options = &UpOptions { nodes: options.nodes.max(known), ..options.clone() };
+    if nodes == 0 {
+        bail!(Invalid, "{} has no node yet: give --nodes N", cluster.path.display());
+    }
+    let nodes = nodes.max(known);
     let follows_power = options.power.policy.is_some() || cluster.path.join("power").exists();
     // The running processes were started with this number: the master has one in its process, or none.
     let proxies = if running.is_empty() { options.proxies } else { None }.unwrap_or(cluster.file.proxies);
-    let wanted = wanted(options, proxies, follows_power);
+    let wanted = wanted(nodes, proxies, follows_power);
     let missing: Vec<&Part> = wanted.iter().filter(|part| !running.iter().any(|p| p.name == part.name())).collect();
     if let (Some(first), true) = (running.first(), missing.is_empty()) {
         bail!(Exists, "already serving (pid {})", first.pid);
@@ -89,7 +96,7 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
         let names: Vec<String> = missing.iter().map(|part| part.name()).collect();
         output.say(&format!("already serving in part; starting the missing processes: {}", names.join(", ")));
     }
-    let started = start_all(&cluster, &missing, options, output).await;
+    let started = start_all(&cluster, &missing, nodes, options, output).await;
     if started.is_err() && running.is_empty() {
         // Half a cluster is worse than none: the processes that were started end again.
         super::down::stop_processes(&cluster, output)?;
@@ -123,8 +130,8 @@ impl Part {
 
 /// In the order in which they start: block servers register with the master, workers ask it; no node sleeps before all
 /// have started.
-fn wanted(options: &UpOptions, proxies: u32, follows_power: bool) -> Vec<Part> {
-    let nodes = 1..=options.nodes;
+fn wanted(nodes: u32, proxies: u32, follows_power: bool) -> Vec<Part> {
+    let nodes = 1..=nodes;
     let power = [Part::PowerClient, Part::PowerManager];
     let power = power.into_iter().filter(|_| follows_power);
     // Ordering: a master that has nodes in its log opens no session before it has heard from them, and a proxy needs one.
@@ -136,7 +143,13 @@ fn wanted(options: &UpOptions, proxies: u32, follows_power: bool) -> Vec<Part> {
         .collect()
 }
 
-async fn start_all(cluster: &ClusterDir, parts: &[&Part], options: &UpOptions, output: &Output) -> Result<()> {
+async fn start_all(
+    cluster: &ClusterDir,
+    parts: &[&Part],
+    nodes: u32,
+    options: &UpOptions,
+    output: &Output,
+) -> Result<()> {
     for part in parts {
         match part {
             Part::Master => start_one(cluster, &part.name(), &["master".to_owned()])?,
@@ -155,12 +168,11 @@ async fn start_all(cluster: &ClusterDir, parts: &[&Part], options: &UpOptions, o
             }
         }
     }
-    let nodes = options.nodes as usize;
-    let troubles = status::wait_serving(cluster, nodes, START_TIMEOUT).await?;
+    let troubles = status::wait_serving(cluster, nodes as usize, START_TIMEOUT).await?;
     output.say(&format!(
         "cluster {} serves: 1 master, {}, {} each",
         cluster.file.cluster,
-        counted(options.nodes.into(), "block server"),
+        counted(nodes.into(), "block server"),
         counted(options.volumes.into(), "volume"),
     ));
     troubles.iter().for_each(|trouble| output.say(trouble));
@@ -181,8 +193,8 @@ fn start_one(cluster: &ClusterDir, name: &str, arguments: &[String]) -> Result<(
 }
 
 fn check(options: &UpOptions) -> Result<()> {
-    if options.nodes == 0 || options.nodes > 256 {
-        bail!(Invalid, "--nodes {}: between 1 and 256", options.nodes);
+    if let Some(nodes) = options.nodes.filter(|nodes| !(1..=256).contains(nodes)) {
+        bail!(Invalid, "--nodes {nodes}: between 1 and 256");
     }
     if options.volumes == 0 || options.volumes > 64 {
         bail!(Invalid, "--volumes {}: between 1 and 64", options.volumes);
@@ -193,19 +205,19 @@ fn check(options: &UpOptions) -> Result<()> {
     if options.racks == 0 {
         bail!(Invalid, "--racks 0: at least 1");
     }
-    if let Some(replicas) = options.replicas
-        && (replicas == 0 || replicas > options.nodes)
-    {
-        bail!(Invalid, "--replicas {replicas}: between 1 and the number of nodes ({})", options.nodes);
+    let nodes = options.nodes.unwrap_or(u32::MAX);
+    if let Some(replicas) = options.replicas.filter(|replicas| !(1..=nodes).contains(replicas)) {
+        let nodes = options.nodes.map_or_else(String::new, |nodes| format!(" ({nodes})"));
+        bail!(Invalid, "--replicas {replicas}: between 1 and the number of nodes{nodes}");
     }
     Ok(())
 }
 
-/// A directory with other things in it is not ours to fill.
+/// A directory with other things in it is not ours to fill. A new file system has a directory of its own.
 fn refuse_foreign_directory(path: &Path) -> Result<()> {
     match fs::read_dir(path) {
-        Ok(mut entries) => {
-            if entries.next().is_some() {
+        Ok(entries) => {
+            if entries.flatten().any(|entry| entry.file_name() != "lost+found") {
                 bail!(NotEmpty, "{} has files but no cluster.toml: give an empty or a new directory", path.display());
             }
             Ok(())

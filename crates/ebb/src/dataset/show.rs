@@ -9,7 +9,7 @@ use ebb_types::{NodeId, Result, min_copies};
 use ebb_wire::pb;
 use serde_json::json;
 
-use super::{find, table, to_json};
+use super::{find, settings, table, to_json};
 use crate::power::status::{away_json, away_line};
 
 /// Does it.
@@ -31,7 +31,9 @@ pub async fn show(context: &Context, cluster: &ClusterDir, client: &ebb_client::
         replicas => format!("while nodes are missing, writes go on with {min} of {replicas} copies"),
     };
     let has_chain = !dataset.chain.is_empty();
+    let settings = settings(&dataset);
     context.output.table(&table(&[dataset]));
+    context.output.say(&settings);
     context.output.say(&goes_on);
     context.output.say(&format!(
         "{} metablocks reach over {} nodes; {} active nodes hold everything",

@@ -21,7 +21,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Args)]
 pub struct MountArgs {
-    /// Mount point: an empty directory.
+    /// Mount point: a directory. Its own entries are hidden while the file system is mounted there.
     mountpoint: PathBuf,
     /// Declared host of this client. Replicas on this host count as nearest, and first copies go there.
     #[arg(long, default_value = "client")]
@@ -73,6 +73,7 @@ pub async fn run(context: &Context, args: MountArgs) -> Result<()> {
         return serve(&cluster, &args, &name, &mountpoint).await;
     }
     cluster.masters()?;
+    let hidden = std::fs::read_dir(&mountpoint).map_or(0, Iterator::count) as u64;
     let mut arguments: Vec<OsString> =
         ["mount", "--foreground", "--name", &name, "--host", &args.host].map(OsString::from).to_vec();
     for (is_set, option) in [(args.read_only, "--read-only"), (args.suid, "--suid"), (args.dev, "--dev")] {
@@ -84,7 +85,15 @@ pub async fn run(context: &Context, args: MountArgs) -> Result<()> {
     arguments.extend(["--dir".into(), cluster.path.clone().into_os_string(), mountpoint.clone().into_os_string()]);
     let started = start::start(&cluster, &name, &arguments)?.wait_registered(&cluster, START_TIMEOUT)?;
     context.output.say(&format!("{} is mounted (pid {})", mountpoint.display(), started.pid));
+    if hidden > 0 {
+        let (entries, mountpoint) = (counted_entries(hidden), mountpoint.display());
+        context.output.warn(&format!("{mountpoint} was not empty: {entries} hidden while it is a mount"));
+    }
     Ok(())
+}
+
+fn counted_entries(count: u64) -> String {
+    if count == 1 { "its one entry is".to_owned() } else { format!("its {count} entries are") }
 }
 
 impl MountArgs {

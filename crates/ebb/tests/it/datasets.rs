@@ -41,6 +41,9 @@ fn a_chained_dataset_comes_to_its_targets_with_two_writers() {
 
     assert_eq!(cluster.ebb(&["dataset", "set-active", "/eq", "5"]).code, 0);
     assert_eq!(cluster.json(&["dataset", "show", "/eq"])["active"], 5);
+    assert!(cluster.ok(&["dataset", "show", "/eq"]).contains("5 active nodes set by an operator"));
+    let answer = cluster.ok(&["dataset", "set", "/eq", "--prefetch", "spare"]);
+    assert!(answer.contains("prefetch spare; read rule balanced; writes need 2 of 2 copies"), "{answer}");
     let refused = cluster.ebb(&["dataset", "set-active", "/eq", "1"]);
     assert!(refused.code == 2 && refused.err.contains("the nearest possible number is 2"), "{}", refused.err);
     cluster.ok(&["fs", "rm", "/eq/a"]);

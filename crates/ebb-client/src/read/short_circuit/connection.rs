@@ -107,7 +107,7 @@ impl Drop for Replica {
 }
 
 impl Connection {
-    /// Gets a ticket over the network, where both sides have proved who they are, and connects.
+    /// Gets a ticket over the network, where both sides have proved their identity, and connects.
     pub async fn open(shared: &Arc<Shared>, address: &str) -> Result<Arc<Self>> {
         let runtime = &shared.runtime;
         let ticket = shared.connector.channel(address).call(&pb::ShortCircuitTicket {}, TICKET_DEADLINE).await?;
@@ -176,7 +176,7 @@ impl Connection {
         }
     }
 
-    /// The replica is not what it was.
+    /// The replica has changed.
     pub fn shut(&self, runtime: &Runtime, replica: &Replica) {
         let cell = match self.cells.lock().replicas.get(&replica.key) {
             Some(Entry::Open { cell, .. }) if holds(cell, replica.slot, replica.grant) => cell.clone(),

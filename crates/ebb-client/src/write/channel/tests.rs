@@ -372,7 +372,7 @@ fn a_set_with_fewer_members_than_a_write_needs_writes_nothing() {
     assert!(matches!(bench.channel.next(Rhythm::Together), Step::Repair) && bench.channel.is_ailing());
     let only = [member(1)];
     bench.channel.on_repaired(&only, 2, Version::ZERO, Repaired::GaveUp);
-    assert!(matches!(bench.channel.next(Rhythm::Together), Step::Send { .. }), "its failure has been told");
+    assert!(matches!(bench.channel.next(Rhythm::Together), Step::Send { .. }), "its failure was reported");
     bench.channel.push(Content::data(0, vec![bytes::Bytes::from_static(b"y")]));
     let step = bench.channel.next(Rhythm::Together);
     assert!(matches!(step, Step::None), "first what is under way lands: {step:?}");
@@ -429,7 +429,7 @@ fn members_that_take_turns_have_everything_after_one_wake_each() {
     }
     bench.channel.want_sync();
     bench.start();
-    assert!(bench.channel.is_quiet() && bench.flights.is_empty(), "nobody must wake a second time");
+    assert!(bench.channel.is_quiet() && bench.flights.is_empty(), "no waiter wakes a second time");
 }
 
 #[test]
