@@ -122,17 +122,17 @@ impl Session {
         let mut running = JoinSet::new();
         for job in jobs {
             if running.len() >= FILES_AT_A_TIME {
-                self.note(running.join_next().await, tally);
+                self.add_to_tally(running.join_next().await, tally);
             }
             let (label, tools) = (job.label(), Arc::clone(tools));
             running.spawn(async move { (label, job.run(tools).await) });
         }
         while !running.is_empty() {
-            self.note(running.join_next().await, tally);
+            self.add_to_tally(running.join_next().await, tally);
         }
     }
 
-    fn note(&self, ended: Option<Result<(String, Result<Copied>), tokio::task::JoinError>>, tally: &mut Tally) {
+    fn add_to_tally(&self, ended: Option<Result<(String, Result<Copied>), tokio::task::JoinError>>, tally: &mut Tally) {
         match ended {
             None => {}
             Some(Ok((label, done))) => tally.add(self.output, label, done),

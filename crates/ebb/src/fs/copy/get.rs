@@ -100,11 +100,11 @@ async fn get_file(tools: &Tools, attr: &Attr, target: &Path) -> Result<Copied> {
     if attr.kind != FileKind::File {
         bail!(Invalid, "not a regular file");
     }
-    match tokio::task::block_in_place(|| local::judge(target, tools.rules.existing))? {
+    match tokio::task::block_in_place(|| local::judge_path(target, tools.rules.existing))? {
         Target::Kept => Ok(Copied::Skipped),
         Target::InPlace(mut out) => read_to(tools, attr, &mut out, target).await.map(Copied::File),
         Target::Name(path) => {
-            let mut landing = LocalLanding::begin(&path, attr.mode)?;
+            let mut landing = LocalLanding::create(&path, attr.mode)?;
             let bytes = read_to(tools, attr, landing.file(), target).await?;
             landing.finish(&path, tools.rules, &Kept::from(attr), bytes)
         }

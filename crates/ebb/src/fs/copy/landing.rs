@@ -46,7 +46,7 @@ pub(super) fn exists() -> ebb_types::Error {
 
 impl Tools {
     /// Judges the file at a place, if there is one; see [`judge_target`].
-    pub async fn judge(&self, place: &Place) -> Result<Verdict> {
+    pub async fn judge_place(&self, place: &Place) -> Result<Verdict> {
         let found = match self.client.lookup(&self.credentials, place.parent, &place.name).await {
             Ok(attr) => Some(attr.kind),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -57,7 +57,7 @@ impl Tools {
 
     /// Makes a symbolic link.
     pub async fn link(&self, place: &Place, target: &[u8]) -> Result<Copied> {
-        if self.judge(place).await? == Verdict::Skip {
+        if self.judge_place(place).await? == Verdict::Skip {
             return Ok(Copied::Skipped);
         }
         let Place { parent, name } = place;
@@ -85,7 +85,7 @@ pub(super) struct Landing {
 
 impl Landing {
     /// A new file for this place, with these permission bits.
-    pub async fn begin(tools: &Tools, place: Place, mode: u32, hosts: &[HostName]) -> Result<Self> {
+    pub async fn create(tools: &Tools, place: Place, mode: u32, hosts: &[HostName]) -> Result<Self> {
         let Tools { client, credentials, rules, .. } = tools.clone();
         let new = UnnamedFile {
             directory: place.parent,

@@ -31,7 +31,7 @@ pub(super) enum Target {
 ///
 /// # Errors
 /// `Exists` if it may not be replaced, `IsDirectory` if it is a directory, or the system's error.
-pub(super) fn judge(path: &Path, existing: Existing) -> Result<Target> {
+pub(super) fn judge_path(path: &Path, existing: Existing) -> Result<Target> {
     let failed = |error: std::io::Error| Error::from_io(&error, path.display());
     let own = match fs::symlink_metadata(path) {
         Ok(own) => own,
@@ -64,7 +64,7 @@ pub(super) enum LocalLanding {
 
 impl LocalLanding {
     /// A new file for this path, with these permission bits.
-    pub fn begin(path: &Path, mode: u32) -> Result<Self> {
+    pub fn create(path: &Path, mode: u32) -> Result<Self> {
         let directory = directory_of(path);
         let unnamed = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         if let Ok(file) = rustix::fs::open(directory, unnamed, Mode::from_raw_mode(mode & 0o777)) {
@@ -152,8 +152,8 @@ mod tests {
     const KEPT: Kept = Kept { mode: 0o640, uid: 0, gid: 0, atime: WallTime(1), mtime: WallTime(1_000_000_002) };
 
     fn copy(path: &Path, existing: Existing, attributes: Attributes, content: &[u8]) -> Result<Copied> {
-        let Target::Name(path) = judge(path, existing)? else { return Ok(Copied::Skipped) };
-        let mut landing = LocalLanding::begin(&path, 0o644)?;
+        let Target::Name(path) = judge_path(path, existing)? else { return Ok(Copied::Skipped) };
+        let mut landing = LocalLanding::create(&path, 0o644)?;
         landing.file().write_all(content).unwrap();
         landing.finish(&path, Rules { existing, attributes }, &KEPT, content.len() as u64)
     }
@@ -162,7 +162,7 @@ mod tests {
     fn a_file_appears_whole_and_is_replaced_only_if_the_rules_say_so() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
-        let mut landing = LocalLanding::begin(&path, 0o644).unwrap();
+        let mut landing = LocalLanding::create(&path, 0o644).unwrap();
         landing.file().write_all(b"half").unwrap();
         drop(landing);
         assert!(!path.exists(), "a copy that was given up leaves nothing");
@@ -185,7 +185,7 @@ mod tests {
         std::os::unix::fs::symlink("f", &link).unwrap();
         copy(&link, Existing::Replace, Attributes::Mode, b"new").unwrap();
         assert!(link.is_symlink() && fs::read(&file).unwrap() == b"new");
-        assert!(matches!(judge(Path::new("/dev/null"), Existing::Refuse), Ok(Target::InPlace(_))));
-        assert!(judge(directory.path(), Existing::Replace).is_err());
+        assert!(matches!(judge_path(Path::new("/dev/null"), Existing::Refuse), Ok(Target::InPlace(_))));
+        assert!(judge_path(directory.path(), Existing::Replace).is_err());
     }
 }

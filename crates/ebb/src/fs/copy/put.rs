@@ -233,20 +233,20 @@ fn target_of(source: &Path, target: &EbbPath, into: bool) -> EbbPath {
 
 async fn put_file(tools: &Tools, source: &Path, place: Place, hosts: &[HostName]) -> Result<Copied> {
     let mut input = File::open(source).map_err(|error| err!(Io, "{error}"))?;
-    if tools.judge(&place).await? == Verdict::Skip {
+    if tools.judge_place(&place).await? == Verdict::Skip {
         return Ok(Copied::Skipped);
     }
     let metadata = input.metadata().map_err(|error| err!(Io, "{error}"))?;
-    let landing = Landing::begin(tools, place, metadata.mode(), hosts).await?;
+    let landing = Landing::create(tools, place, metadata.mode(), hosts).await?;
     let done = copy_in(&tools.client, landing.handle, &mut input, &tools.bar).await;
     landing.finish(done, Some(Kept::from(&metadata))).await
 }
 
 async fn put_stdin(tools: &Tools, place: Place, hosts: &[HostName]) -> Result<Copied> {
-    if tools.judge(&place).await? == Verdict::Skip {
+    if tools.judge_place(&place).await? == Verdict::Skip {
         return Ok(Copied::Skipped);
     }
-    let landing = Landing::begin(tools, place, 0o666, hosts).await?;
+    let landing = Landing::create(tools, place, 0o666, hosts).await?;
     let done = copy_in(&tools.client, landing.handle, &mut std::io::stdin(), &tools.bar).await;
     landing.finish(done, None).await
 }

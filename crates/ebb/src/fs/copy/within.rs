@@ -121,11 +121,11 @@ async fn copy_file(tools: &Tools, attr: &Attr, place: Place) -> Result<Copied> {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    if tools.judge(&place).await? == Verdict::Skip {
+    if tools.judge_place(&place).await? == Verdict::Skip {
         return Ok(Copied::Skipped);
     }
     let (input, opened) = tools.client.open(&tools.credentials, attr.inode, Access::Read).await?;
-    let copied = match Landing::begin(tools, place, attr.mode, &[]).await {
+    let copied = match Landing::create(tools, place, attr.mode, &[]).await {
         Ok(landing) => {
             let mut offset = 0;
             let done = loop {
