@@ -12,6 +12,12 @@ fn seconds(cluster: &Cluster, app: &App) -> f64 {
     run(cluster, app, JobOptions { seed: 1, ..JobOptions::default() }).unwrap().seconds
 }
 
+/// The mean over sixteen seeds.
+fn mean_seconds(cluster: &Cluster, app: &App) -> f64 {
+    let of = |seed| run(cluster, app, JobOptions { seed, ..JobOptions::default() }).unwrap().seconds;
+    (1..=16).map(of).sum::<f64>() / 16.0
+}
+
 /// A small application that uses every kind of work.
 fn mixed(mappers: usize, reducers: usize, mib: f64) -> App {
     let bytes = mib * crate::cluster::MIB;
@@ -151,8 +157,10 @@ fn improve(cluster: &Cluster, how: usize) -> Cluster {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Goal: more hardware never slows a job by more than scheduling noise. A task that ends earlier can make others
-    /// meet at a disk which they would have missed; the most seen on small clusters was a tenth.
+    /// Goal: more hardware never slows a job. One seed cannot show it: a task that ends earlier shifts all draws after
+    /// it, so that other tasks meet at other disks. On three nodes that alone spreads the times of one job by 4 %
+    /// (standard deviation over 40 seeds), and one seed in 40 was 12 % slower on a faster network. The mean of
+    /// sixteen seeds has a quarter of that spread; it was at most 2.4 % slower over 3000 clusters.
     #[test]
     fn more_hardware_never_slows_a_job(
         nodes in 2..12_usize,
@@ -170,7 +178,7 @@ proptest! {
             nodes, sub_racks, replicas, lsn_disks: disks, lsn_gbps: gbps, placement, ..study("5-node")
         };
         let app = mixed(mappers, reducers, mib);
-        let (before, after) = (seconds(&base, &app), seconds(&improve(&base, how), &app));
-        prop_assert!(after <= before * 1.10 + 0.5, "{before} s became {after} s by improvement {how}");
+        let (before, after) = (mean_seconds(&base, &app), mean_seconds(&improve(&base, how), &app));
+        prop_assert!(after <= before * 1.05 + 0.25, "{before} s became {after} s by improvement {how}");
     }
 }
