@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chain_with_a_hop_to_nobody_or_too_many_is_refused() {
+    fn a_chain_with_an_empty_hop_or_too_many_is_refused() {
         let whole = pb::Hop { member: Some(pb::Member::default()), ..pb::Hop::default() };
         let refused = |hops: &[pb::Hop]| Pipeline::new(hops).unwrap_err();
         let error = refused(&[whole.clone(), pb::Hop::default()]);

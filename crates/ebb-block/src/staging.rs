@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_again_is_the_same_and_takes_no_room() {
+    fn a_repeated_write_changes_nothing_and_takes_no_room() {
         let mut staging = Staging::new(ROOM);
         staging.put(name(1, 1), put(3, 5), at(0)).unwrap();
         staging.put(name(1, 1), put(3, 5), at(1)).unwrap();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_comes_back_for_leaves_its_room_to_others() {
+    fn bytes_of_a_client_that_does_not_return_leave_their_room_to_others() {
         let mut staging = Staging::new(ROOM);
         for request in 0..3 {
             staging.put(name(request, 1), put(3, 1), at(request)).unwrap();

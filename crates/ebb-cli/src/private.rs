@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_directory_is_narrowed_and_its_mode_told() {
+    fn a_wide_directory_is_narrowed_and_its_mode_reported() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("a/b");
         make_dir(&path).unwrap();

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_wakes_all_and_lets_nobody_in() {
+    fn closing_wakes_all_and_admits_none() {
         let interrupts = Interrupts::default();
         let mut waiting = interrupts.enter(1);
         interrupts.close();

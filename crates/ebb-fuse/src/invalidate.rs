@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_file_waits_for_another_and_none_is_told_twice_at_a_time() {
+    fn no_file_waits_for_another_and_none_is_invalidated_twice_at_a_time() {
         let mut state = State::default();
         let [a, b] = [1, 2].map(|id| Range::whole(InodeId::new(id)));
         let (done, mut wait) = oneshot::channel();

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn who_uses_a_directory_is_found() {
+    fn users_of_a_directory_are_found() {
         let directory = tempfile::tempdir().unwrap();
         let span = Duration::from_secs(60);
         assert_eq!(users_of(directory.path(), span), "");

@@ -190,7 +190,7 @@ mod tests {
     const A: InodeId = InodeId::new(1);
 
     #[test]
-    fn who_writes_goes_around_the_cache_and_so_does_who_reads_meanwhile() {
+    fn a_writer_goes_around_the_cache_and_so_do_readers_meanwhile() {
         let mut pages = Pages::default();
         assert_eq!(pages.open(A, Access::Read, Way::Cached, Mappable::All), Way::Cached);
         assert_eq!(pages.open(A, Access::Write, Way::Cached, Mappable::All), Way::Direct);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_served_outlives_the_descriptor_until_the_kernel_drops_it() {
+    fn served_pages_outlive_the_descriptor_until_the_kernel_drops_them() {
         let mut pages = Pages::default();
         pages.open(A, Access::Read, Way::Cached, Mappable::All);
         pages.serve(A, Way::Cached, 0, 10);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_around_the_cache_is_dropped_for_others_alone() {
+    fn writes_around_the_cache_drop_the_pages_of_others_alone() {
         let mut pages = Pages::default();
         pages.open(A, Access::Read, Way::Direct, Mappable::All);
         pages.serve(A, Way::Direct, 0, 10);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_nobody_has_open_are_dropped_when_there_are_too_many() {
+    fn closed_files_are_dropped_when_there_are_too_many() {
         let mut pages = Pages::default();
         for id in 0..=FILES_MAX as u64 {
             pages.serve(InodeId::new(id + 10), Way::Cached, 0, 1);

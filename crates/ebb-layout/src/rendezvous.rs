@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_moves_its_own_keys_alone() {
+    fn a_node_that_leaves_moves_its_own_keys_alone() {
         let all = names(4);
         let left: Vec<String> = all.iter().filter(|name| *name != "proxy-2").cloned().collect();
         for key in 0..KEYS {

@@ -350,7 +350,7 @@ fn striped_copies_keep_to_other_nodes_and_racks_and_scatter() {
 }
 
 #[test]
-fn refusals_say_how_many_of_what() {
+fn refusals_name_kind_and_count() {
     let mut view = even(3, 1, 1);
     let kind = |view: &View, replicas| choose(view, &ask(LayoutKind::Random, replicas)).unwrap_err();
     let error = kind(&view, 4);

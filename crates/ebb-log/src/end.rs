@@ -38,7 +38,7 @@ mod tests {
     use crate::frame::tests::{Plain, plain};
 
     #[test]
-    fn a_torn_end_is_told_from_damage_by_what_follows() {
+    fn a_torn_end_is_distinguished_from_damage_by_the_bytes_that_follow() {
         let (one, two) = (plain(1, b"first"), plain(2, b"second"));
         let end = |bytes: &[u8]| find_end(Plain, bytes, 0, |frame| frame.batch > 1);
         assert_eq!(end(b""), End::Free);

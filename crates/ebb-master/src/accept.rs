@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_operator_accepts_reads_as_it_was_written() {
+    fn an_accepted_loss_reads_as_it_was_written() {
         let path = Path::new("/d/accept-loss");
         assert_eq!(decode("ebb accept-loss 1\n", path).unwrap(), BTreeSet::new());
         let two = BTreeSet::from([NodeId::new(3), NodeId::new(7)]);

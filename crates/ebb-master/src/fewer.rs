@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_goes_on_without_who_is_missed_or_silent() {
+    fn a_set_goes_on_without_a_missed_or_silent_member() {
         assert!(goes_on(2, 2, &[Absence::Missed]) && goes_on(2, 2, &[Absence::Silent]));
         assert!(goes_on(2, 2, &[Absence::Lost]), "it will not have a good copy by itself");
         assert!(goes_on(2, 2, &[]), "it was short before");
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_leaves_no_set_below_what_a_write_needs() {
+    fn a_holder_leaves_no_set_below_the_copies_that_a_write_needs() {
         let check = |min, old, new, nodes: &[u64]| {
             let left_out = nodes.iter().copied().map(NodeId::new).collect();
             check_shrink(&Shrink { min, old, new, left_out }).is_ok()
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_back_by_itself_is_waited_for() {
+    fn a_member_that_comes_back_by_itself_is_waited_for() {
         assert!(!goes_on(2, 2, &[Absence::Asleep]), "its wake comes");
         assert!(!goes_on(2, 2, &[Absence::Full]), "the writer is told");
         assert!(!goes_on(2, 3, &[Absence::Missed, Absence::Asleep]), "one of both is");

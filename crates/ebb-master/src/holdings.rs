@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_where_is_counted_as_it_changes() {
+    fn bytes_on_each_volume_are_counted_as_they_change() {
         let mut all = Holdings::default();
         for nodes in [&[3, 1][..], &[1, 2], &[1, 3]] {
             put(&mut all, &[], nodes);
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "counted where it lies")]
-    fn what_was_never_counted_cannot_go() {
+    fn uncounted_bytes_cannot_be_taken_off() {
         put(&mut Holdings::default(), &[1], &[]);
     }
 

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stayed_for_long_begins_anew() {
+    fn a_node_present_for_long_starts_with_a_new_count() {
         let mut parted = Parted::default();
         let lose = |parted: &mut Parted, now| parted.on_lost(ONE, InodeId::new(7), NodeId::new(3), at(now));
         lose(&mut parted, 0);

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_has_a_minute_and_who_works_has_a_quarter_of_an_hour() {
+    fn a_silent_node_has_a_minute_and_a_working_one_has_a_quarter_of_an_hour() {
         assert_eq!(POLL * polls(Word::Idle), IDLE_MAX);
         assert_eq!(POLL * polls(Word::Working), TOTAL_MAX);
     }

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_told_once_and_a_late_mark_is_none() {
+    fn a_pause_is_reported_once_and_a_late_mark_is_none() {
         let mut vigil = Vigil::new(at(0));
         assert_eq!(vigil.mark(at(200)), None);
         assert_eq!(vigil.mark(at(1399)), None, "busy");

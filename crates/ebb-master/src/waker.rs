@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_turns_is_waited_for_while_nobody_is_known_to_wake_it() {
+    fn a_node_that_takes_turns_is_waited_for_while_no_waker_is_known() {
         let blinks = plans(Duty::Blink { start_ms: 0, active_ms: 200 }, 0);
         assert_eq!(heartbeat(&blinks, None), Heartbeat::NotYet, "no power client has been heard");
         assert_eq!(heartbeat(&blinks, heard(99, SECOND * 60)), Heartbeat::Owed);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_on_needs_nobody_to_wake_it_and_one_that_came_on_does() {
+    fn a_node_that_is_on_needs_no_waker_and_one_that_came_on_does() {
         assert_eq!(heartbeat(&Timetable::default(), None), Heartbeat::Owed, "there are no plans");
         assert_eq!(heartbeat(&plans(Duty::On, 80_000), None), Heartbeat::Owed);
         let since = plans(Duty::On, 81_000);

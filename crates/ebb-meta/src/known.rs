@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_release_writes_it_knows() {
+    fn this_release_knows_its_own_format() {
         let encoded = command().encode_to_vec();
         assert_eq!(decode_known::<pb::Command>(&encoded), Ok(command()));
         assert_eq!(decode_known::<pb::Command>(&[]), Ok(pb::Command::default()));

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_gone_is_left_out() {
+    async fn vanished_processes_are_left_out() {
         let (mut one, other) = (Sleeper::start(), Sleeper::start());
         let client = client();
         client.set(NODE, [one.process(), other.process()]);

@@ -191,7 +191,7 @@ esac";
     }
 
     #[tokio::test]
-    async fn a_controller_that_does_not_answer_or_talks_nonsense_is_told() {
+    async fn a_controller_that_does_not_answer_or_talks_nonsense_is_reported() {
         let directory = tempfile::tempdir().unwrap();
         let silent = client(directory.path(), "echo 'Unable to establish IPMI v2 session' >&2; exit 1");
         let error = silent.wake(NODE).await.unwrap_err();

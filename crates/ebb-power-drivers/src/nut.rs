@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn broken_answers_are_told_apart() {
+    async fn broken_answers_are_distinguished() {
         assert_eq!(answer(b"ERR UNKNOWN-UPS\n").await.unwrap_err().kind(), ErrorKind::NotFound);
         let cut = answer(b"BEGIN LIST VAR ups\nVAR ups ups.st").await.unwrap_err();
         assert_eq!(cut.kind(), ErrorKind::Disconnected);

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_is_shut_down_by_what_its_controller_allows() {
+    async fn a_node_is_shut_down_by_a_reset_kind_that_its_controller_allows() {
         let answers = vec![shows("On"), answer("204 No Content", ""), shows("PoweringOff"), shows("Off")];
         let (done, questions) = asked(answers, async |client| client.sleep(NODE, None).await).await;
         done.unwrap();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn refusals_and_nonsense_are_told() {
+    async fn refusals_and_nonsense_are_reported() {
         let failing =
             async |answer: String| asked(vec![answer], async |client| client.powered(NODE).await).await.0.unwrap_err();
         assert_eq!(failing(answer("401 Unauthorized", "")).await.kind(), ErrorKind::AccessDenied);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_chosen_by_what_is_allowed() {
+    fn the_kind_is_chosen_among_the_allowed_ones() {
         let mut paused = system("Paused");
         assert_eq!(choose_kind(&paused, ON, Powered::On), Some("Resume"));
         paused["PowerState"] = "Off".into();

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_sleep_that_the_kernel_refuses_is_told() {
+    async fn a_sleep_that_the_kernel_refuses_is_reported() {
         let root = sysfs(Some("mem\n"), true);
         let runtime = Runtime::real();
         let client = Suspend::new(runtime.clone(), NODE, root.path()).unwrap();

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read_and_nonsense_is_refused() {
+    fn books_are_read_as_written_and_nonsense_is_refused() {
         let mut account = Account { joules: 12.5, served_bytes: 1 << 30, elapsed_ms: 7, ..Account::default() };
         let node = account.nodes.entry(NodeId::new(3)).or_default();
         (node.joules, node.starts, node.asleep_ms) = (0.1, 4, 9);

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn settings_are_read_as_written() {
         let mut settings = fresh();
         settings.forced = Some(Override::Watts(80.0));
         let bytes = serde_json::to_vec(&settings).unwrap();

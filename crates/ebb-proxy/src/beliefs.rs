@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_over_is_so_for_good() {
+    fn an_ended_session_stays_ended() {
         let mut beliefs = Beliefs::default();
         beliefs.verdict_on(ONE, at(0));
         beliefs.verdict_on(TWO, at(0));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_in_use_is_asked_about_in_time_and_others_are_forgotten() {
+    fn sessions_in_use_are_asked_about_in_time_and_others_are_forgotten() {
         let mut beliefs = Beliefs::default();
         beliefs.verdict_on(ONE, at(0));
         beliefs.on_told(&[ONE], &[], at(0), SPAN);

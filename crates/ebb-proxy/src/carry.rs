@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_between_the_old_end_and_a_write_is_new() {
+    fn bytes_between_the_old_end_and_a_write_are_new() {
         assert_eq!(grown(100..110, 40), 40..110);
         assert_eq!(grown(100..110, 500), 100..110);
         assert_eq!(grown(0..10, 0), 0..10);

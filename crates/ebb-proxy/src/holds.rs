@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waits_for_goes_and_who_asks_again_is_waited_for() {
+    fn a_hold_without_a_waiter_goes_and_a_repeated_request_is_waited_for() {
         let memory = Arc::new(Semaphore::new(100));
         let mut holds = Holds::default();
         let (patient, _) = enter(&mut holds, &memory, ONE, 1);

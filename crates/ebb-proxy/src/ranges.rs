@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_go_together_and_nobody_overtakes_who_is_in_the_way() {
+    fn readers_go_together_and_none_overtakes_a_range_in_its_way() {
         let mut queue = Queue::default();
         let first = queue.enter(0..10, Use::Reads);
         let second = queue.enter(5..15, Use::Reads);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_intended_keeps_its_place_and_stops_nobody_who_reads() {
+    fn an_intent_keeps_its_place_and_stops_no_reader() {
         let mut queue = Queue::default();
         let first = queue.enter(0..10, Use::Intends);
         let second = queue.enter(5..15, Use::Intends);

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn silent_sessions_are_forgotten_but_not_what_is_under_way() {
+    fn silent_sessions_are_forgotten_but_not_requests_under_way() {
         let mut results = Results::default();
         let Entered::New(slot) = enter(&mut results, 1, 1).unwrap() else { panic!("it is new") };
         let late = Moment::default().after(FORGET_AFTER);

@@ -41,7 +41,7 @@ async fn take_turns(sharers: &[(Client, Handle)]) {
 }
 
 #[test]
-fn who_takes_turns_is_sent_to_the_proxy_and_who_is_alone_goes_back() {
+fn writers_in_turns_are_sent_to_the_proxy_and_a_lone_one_goes_back() {
     run(1, |cluster: Cluster| async move {
         let (sharers, inode) = cluster.sharers(2).await;
         take_turns(&sharers).await;
@@ -171,7 +171,7 @@ fn a_repeated_append_is_answered_and_a_late_one_is_refused() {
 }
 
 #[test]
-fn what_was_synced_survives_the_proxy_and_what_was_not_is_told() {
+fn synced_bytes_survive_the_proxy_and_a_loss_of_others_is_reported() {
     for seed in 10..14 {
         run(seed, |cluster: Cluster| async move {
             let (sharers, _) = cluster.sharers(2).await;

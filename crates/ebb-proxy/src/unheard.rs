@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_hears_of_what_it_wrote_before_the_sync_and_of_no_more() {
+    fn a_session_is_answered_for_its_writes_before_the_sync_and_for_no_more() {
         let mut unheard = Unheard::default();
         unheard.on_changed(ONE);
         unheard.on_changed(TWO);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_syncs_at_a_time_the_later_answer_says_nothing_of_what_came_between() {
+    fn of_two_concurrent_syncs_the_later_answer_does_not_cover_writes_in_between() {
         let mut unheard = Unheard::default();
         unheard.on_changed(ONE);
         let mark = unheard.mark();

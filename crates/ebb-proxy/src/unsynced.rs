@@ -84,7 +84,7 @@ mod tests {
     const TWO: SessionId = SessionId::new(2);
 
     #[test]
-    fn only_what_others_wrote_where_one_reads_waits_for_a_sync() {
+    fn a_read_waits_only_for_a_sync_of_writes_of_others_in_its_range() {
         let mut unsynced = Unsynced::default();
         unsynced.add(ONE, 0..10);
         let mark = unsynced.mark();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded_and_covers_everything() {
+    fn the_record_is_bounded_and_covers_everything() {
         let mut unsynced = Unsynced::default();
         for at in 0..3000 {
             unsynced.add(if at % 2 == 0 { ONE } else { TWO }, at * 10..at * 10 + 5);

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_long_uses_it() {
+    fn a_session_that_waits_for_long_uses_the_file() {
         let (one, two, span) = (SessionId::new(1), SessionId::new(2), Duration::from_secs(3));
         let mut uses = Uses::new(at(0));
         uses.begin_operation(one, at(1));

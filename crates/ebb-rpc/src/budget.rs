@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_gives_up_waiting_leaves_what_it_would_have_got_to_others() {
+    fn a_waiter_that_gives_up_leaves_its_share_to_others() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let quota = Quota::new(10, 10);

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_overtakes_an_owner_that_waits_for_what_is_guaranteed() {
+    fn no_owner_overtakes_one_that_waits_for_its_guaranteed_share() {
         let mut pool = Pool::new(30, 20);
         let first = pool.try_take(&1, 15).unwrap();
         pool.wait(&2, 20, 2);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_already_is_charged_to_its_owner_and_takes_no_more_than_its_share() {
+    fn bytes_in_use_are_charged_to_their_owner_and_take_no_more_than_its_share() {
         let mut pool = Pool::new(100, 10);
         let answers = pool.charge(&1, 1000);
         assert_eq!(answers, Usage { charged: 1000, taken: 100 });
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_no_more_hold_up_nobody() {
+    fn waiters_that_gave_up_hold_no_other_up() {
         let mut pool = Pool::new(10, 10);
         let held = pool.try_take(&1, 10).unwrap();
         for waiter in 0..3 {
@@ -241,7 +241,7 @@ mod tests {
     proptest! {
         /// In any order of wishes: never more than there is, and once all is given back no wish waits.
         #[test]
-        fn nothing_is_lost_and_nobody_waits_for_ever(wishes in proptest::collection::vec((0..5_u8, 1..20_usize, any::<bool>()), 1..80)) {
+        fn nothing_is_lost_and_no_request_waits_for_ever(wishes in proptest::collection::vec((0..5_u8, 1..20_usize, any::<bool>()), 1..80)) {
             let mut pool = Pool::new(40, 20);
             let mut held: VecDeque<(u8, Usage)> = VecDeque::new();
             let mut waiting = 0;

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_the_lab_is_handed_over_word_for_word() {
+    fn arguments_for_the_lab_are_handed_over_word_for_word() {
         for (line, words) in [
             (vec!["ebb", "lab"], vec![]),
             (vec!["ebb", "lab", "--help"], vec!["--help"]),

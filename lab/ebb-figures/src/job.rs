@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_takes_its_own_blocks_and_of_those_what_few_others_have() {
+    fn a_node_takes_its_own_blocks_and_of_those_the_rarest() {
         let workers = Workers { work: Arc::default(), holders: vec![vec![0, 1], vec![0], vec![2]] };
         workers.begin_job(&[0, 1].into(), 3);
         let mut work = workers.work.lock();

@@ -126,7 +126,7 @@ pub mod outbox {
     }
 
     /// A connection ends while a frame is put in: the task ends with the error, and every later put gets it.
-    pub fn an_end_is_told_to_all() {
+    pub fn all_waiters_learn_of_an_end() {
         let outbox = Outbox::new(FrameWriter::to(Arc::default()));
         let own = outbox.clone();
         let putting = thread::spawn(move || put(&own, 1, 1, false));

@@ -30,6 +30,6 @@ fn large_frames_go_out_by_the_connections_task() {
 }
 
 #[test]
-fn the_end_of_a_connection_is_told_to_all() {
-    bounded(3, outbox::an_end_is_told_to_all);
+fn all_waiters_learn_of_the_end_of_a_connection() {
+    bounded(3, outbox::all_waiters_learn_of_an_end);
 }

@@ -328,7 +328,7 @@ mod tests {
     const DATA: Change = Change::Data { first: Some(0), count: 1 };
 
     #[test]
-    fn an_fsync_makes_what_returned_before_it_firm() {
+    fn an_fsync_makes_earlier_writes_firm() {
         let mut history = History::default();
         let before = history.begin_write(0, 0, DATA, 1);
         history.end(before, 2, None);

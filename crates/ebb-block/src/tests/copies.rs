@@ -76,7 +76,7 @@ fn a_copy_from_nowhere_or_of_nothing_fails_with_a_reason() {
 }
 
 #[test]
-fn damage_is_told_to_the_master_once() {
+fn damage_is_reported_to_the_master_once() {
     in_world(4, |world, told, master| async move {
         let running = virt_server(&world, "h1", &master).await;
         let server = hop(&running);

@@ -46,7 +46,7 @@ fn ids_are_given_once_and_kept() {
 }
 
 #[test]
-fn a_master_that_forgot_or_changed_is_told_again() {
+fn a_master_that_forgot_or_was_exchanged_gets_the_report_again() {
     in_world(2, |world, told, first| async move {
         let other = FakeMaster::default();
         let process = world.process("m2");
@@ -106,7 +106,7 @@ fn everything_is_reported_again_every_now_and_then() {
 }
 
 #[test]
-fn a_poisoned_volume_is_told_and_refuses() {
+fn a_poisoned_volume_is_reported_and_refuses() {
     in_world(3, |world, told, master| async move {
         let server = hop(&virt_server(&world, "h1", &master).await);
         let client = Client::new(&world.process("client").runtime());

@@ -113,7 +113,7 @@ fn a_descriptor_in_the_real_world() {
 }
 
 #[test]
-fn nobody_comes_in_without_a_ticket_of_its_own() {
+fn a_connection_without_a_ticket_of_its_own_is_refused() {
     in_world(2, |world, _, master| async move {
         let server = virt_server(&world, "h1", &master).await;
         let hop = hop(&server);
@@ -170,7 +170,7 @@ fn one_client_has_so_many_descriptors_and_no_more() {
 
 /// A client that closes, or is frozen, may go on; one that was killed may not.
 #[test]
-fn the_master_hears_of_a_client_that_has_ended_and_of_no_other() {
+fn the_master_learns_of_an_ended_client_and_of_no_other() {
     in_world(4, |world, told, master| async move {
         let server = virt_server(&world, "h1", &master).await;
         let hop = hop(&server);

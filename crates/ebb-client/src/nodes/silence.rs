@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_waited_for_a_connection_counts() {
+    fn the_wait_for_a_connection_counts() {
         let mut silence = Silence::default();
         assert!(!silence.on_unreached(1, at(1000), at(3990)));
         assert_eq!(
@@ -218,7 +218,7 @@ mod tests {
 
     /// Calls wait for connections that other calls have begun, so that one may fail soon after it was sent.
     #[test]
-    fn a_node_that_nobody_gets_a_connection_to_is_silent() {
+    fn a_node_that_refuses_all_connections_is_silent() {
         let mut silence = Silence::default();
         assert!(silence.on_unreached(1, at(1000), at(4000)));
         assert!(!silence.on_unreached(1, at(1200), at(4200)), "that is known");

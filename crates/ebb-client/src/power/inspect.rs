@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_is_told_in_a_word() {
+    fn a_state_has_a_word() {
         let on = BlinkState {
             state: NodeState::Awake,
             plan: 1,

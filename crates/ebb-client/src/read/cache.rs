@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_fetched_ahead_is_used_or_unused_once() {
+    fn bytes_fetched_ahead_count_once_as_used_or_unused() {
         let cache = BlockCache::new(64);
         let put = |at: u64, len: usize, cause| cache.put(INODE, 16, at, &vec![1; len].into(), cause);
         let look = |start, end, asker| cache.offer(INODE, 16, &mut Gather::new(start, end), asker);

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_says_how_many_extra_copies_are_known() {
+    fn the_report_has_the_number_of_known_extra_copies() {
         let extras = Extras::default();
         extras.on_told(vec![pb::ExtraCopies { metablock: 7, members: vec![member(4)] }]);
         (0..3).for_each(|_| extras.on_read(MetablockId::new(7)));

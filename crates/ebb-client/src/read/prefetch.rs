@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_as_going_on_does_not_grow_with_large_blocks() {
+    fn the_gap_that_counts_as_sequential_does_not_grow_with_large_blocks() {
         let large = Geometry { block_size: 16 << 20, metablock_size: 16 << 20 };
         let mut ahead = ReadAhead::default();
         let mut is_stream = |at: u64| ahead.on_read(large, at, at + 8192, WINDOW_MAX).whole_blocks;

@@ -169,7 +169,7 @@ mod tests {
     use crate::inode::Inode;
 
     #[test]
-    fn what_was_sent_and_not_answered_may_have_been_done() {
+    fn a_request_without_an_answer_may_have_been_carried_out() {
         let fate = Fate::default();
         assert_eq!(fate.after(ErrorKind::Unreachable).after(ErrorKind::Overloaded), Fate::NotDone);
         assert_eq!(fate.after(ErrorKind::Disconnected).after(ErrorKind::Unreachable), Fate::Unknown);

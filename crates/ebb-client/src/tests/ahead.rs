@@ -78,7 +78,7 @@ fn the_setting_bounds_what_is_fetched_ahead_and_never_asked_for() {
 }
 
 #[test]
-fn a_file_is_read_as_its_dataset_says_unless_the_client_was_told_otherwise() {
+fn a_file_is_read_by_its_datasets_rule_unless_the_client_has_one() {
     run(82, 3, |cluster| async move {
         let writer = cluster.client("writer").await;
         let (inode, dataset) = file(&writer).await;

@@ -131,7 +131,7 @@ fn costs_of_a_frozen_master(bug: Option<SeededBug>, seed: u64) -> bool {
 }
 
 #[test]
-fn a_master_that_was_frozen_blames_nobody_for_it() {
+fn a_master_that_was_frozen_blames_no_client_for_it() {
     for seed in 0..8 {
         assert!(!costs_of_a_frozen_master(None, seed), "seed {seed}");
     }

@@ -10,7 +10,7 @@ use super::harness::{BLOCK, Blocks, Heard, METABLOCK, create, pattern, read_all,
 use crate::{Access, Allocate, Created, IfLocked, Lock, LockKind, LockSort, NewFile, Seek, SetAttr, SetTime};
 
 #[test]
-fn what_was_written_is_read_by_the_writer_and_by_others() {
+fn written_bytes_are_read_by_the_writer_and_by_others() {
     run(1, 3, |cluster| async move {
         let (one, two) = (cluster.client("h0").await, cluster.client("client").await);
         let dir = cluster.small_dataset(&one, 3).await;
@@ -35,7 +35,7 @@ fn what_was_written_is_read_by_the_writer_and_by_others() {
 /// master's. Method: it comes while the create is on its way; inode numbers are given out one after the other. One that
 /// only asks for the size gives nothing back: the master still has this client for the holder when it next reads.
 #[test]
-fn a_lease_that_is_recalled_before_it_is_told_is_not_believed() {
+fn a_lease_recalled_before_its_grant_arrives_is_not_believed() {
     for keep in [pb::LeaseMode::LeaseNone, pb::LeaseMode::LeaseWrite] {
         run(31, 3, |cluster| async move {
             let (one, two) = (cluster.client("h0").await, cluster.client("h1").await);
@@ -452,7 +452,7 @@ fn little_memory_makes_writers_wait_and_not_fail() {
 }
 
 #[test]
-fn a_split_is_read_by_its_map_and_an_old_map_is_told() {
+fn a_split_is_read_by_its_map_and_an_old_map_is_reported() {
     run(17, 3, |cluster| async move {
         let client = cluster.client("h0").await;
         let dir = cluster.small_dataset(&client, 2).await;
@@ -479,7 +479,7 @@ fn a_split_is_read_by_its_map_and_an_old_map_is_told() {
 }
 
 #[test]
-fn locations_tell_what_is_written_and_nothing_that_was_only_granted() {
+fn locations_cover_written_bytes_and_no_bare_grant() {
     run(18, 3, |cluster| async move {
         let (client, other) = (cluster.client("h0").await, cluster.client("h1").await);
         let dir = cluster.small_dataset(&client, 2).await;

@@ -23,7 +23,7 @@ async fn append(cluster: &Cluster, client: &Client, inode: InodeId) -> Duration 
 
 /// The time is virtual: it depends on nothing but the order of events.
 #[test]
-fn nobody_waits_for_a_client_that_was_killed_beside_a_block_server() {
+fn a_client_killed_beside_a_block_server_keeps_no_other_waiting() {
     run(61, 3, |cluster| async move {
         let (near, one) = cluster.process_with(cluster.options("h0")).await;
         let (far, two) = cluster.process_with(cluster.options("nowhere")).await;

@@ -239,7 +239,7 @@ fn an_address_that_another_node_has_now_is_left_within_seconds() {
 }
 
 #[test]
-fn a_member_without_room_is_waited_for_and_then_told() {
+fn a_member_without_room_is_waited_for_and_then_reported() {
     run_with(Blocks::Fake, 85, 3, |cluster| async move {
         let client = cluster.client("client").await;
         let (handle, _) = create(&client, InodeId::ROOT, "file").await;

@@ -57,7 +57,7 @@ fn a_frozen_member_costs_one_deadline_and_not_one_for_each_file() {
 
 /// A program that works on one file after the other, by way of several clients, does not wait a deadline for each.
 #[test]
-fn once_the_master_misses_a_member_nobody_waits_long_for_it() {
+fn a_member_missed_by_the_master_keeps_no_client_waiting_long() {
     run(66, 5, |cluster| async move {
         let mut all = Vec::new();
         for name in ["a", "b", "c"] {

@@ -54,7 +54,7 @@ fn a_client_at_rest_holds_write_leases_only_of_files_that_are_open() {
 }
 
 #[test]
-fn what_is_used_again_and_again_or_not_settled_keeps_its_lease() {
+fn a_file_in_repeated_use_or_with_unsettled_writes_keeps_its_lease() {
     run(202, 3, |cluster| async move {
         let client = cluster.client("h0").await;
         let made = make_files(&client).await;

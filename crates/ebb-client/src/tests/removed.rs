@@ -14,7 +14,7 @@ fn calls(client: &Client) -> u64 {
 }
 
 #[test]
-fn nobody_is_asked_for_names_of_a_directory_that_was_just_made() {
+fn the_master_is_not_asked_for_names_of_a_directory_just_made() {
     run(71, 3, |cluster| async move {
         let client = cluster.client("client").await;
         let made = client
@@ -65,7 +65,7 @@ fn removing_many_files_takes_little_more_than_a_call_for_each() {
 }
 
 #[test]
-fn what_was_written_before_the_last_name_went_is_read_by_who_has_the_file_open() {
+fn a_file_removed_while_open_still_has_its_bytes() {
     run(73, 3, |cluster| async move {
         let writer = cluster.client("h0").await;
         let reader = cluster.client("h1").await;
@@ -88,7 +88,7 @@ fn what_was_written_before_the_last_name_went_is_read_by_who_has_the_file_open()
 /// meanwhile; and not for ever. Method: a writer that has synced and not committed, so that only it knows the size, takes the
 /// names of its own files, or others do.
 #[test]
-fn who_looked_a_file_up_opens_it_after_its_name_is_taken() {
+fn a_file_is_opened_by_its_number_after_its_name_is_gone() {
     for other_replaces in [false, true] {
         run(76, 3, move |cluster| async move {
             let (writer, reader) = (cluster.client("h0").await, cluster.client("h1").await);
@@ -168,7 +168,7 @@ async fn removed_file(writer: &Client, seed: u64) -> InodeId {
 /// Goal: nobody finds less in a removed file than was in it: once its writer has thrown away what it had not committed, the
 /// file is gone for those who come late, however soon that is.
 #[test]
-fn nobody_opens_a_removed_file_whose_bytes_are_thrown_away() {
+fn a_removed_file_whose_bytes_are_thrown_away_cannot_be_opened() {
     run(78, 3, |cluster| async move {
         let (writer, reader) = (cluster.client("h0").await, cluster.client("h1").await);
         for step in 0..30 {
@@ -188,7 +188,7 @@ fn nobody_opens_a_removed_file_whose_bytes_are_thrown_away() {
 /// The same while the master is away: the writer throws away what it wrote and cannot say so, and the reader's open is on its way. The
 /// new process counts it as open then, for the one before may have answered.
 #[test]
-fn nobody_opens_a_removed_file_whose_bytes_were_thrown_away_while_the_master_was_down() {
+fn a_removed_file_whose_bytes_were_thrown_away_cannot_be_opened_after_the_master_was_down() {
     run(79, 3, |cluster| async move {
         let (writer, reader) = (cluster.client("h0").await, cluster.client("h1").await);
         let mut opened = 0;
@@ -216,7 +216,7 @@ fn nobody_opens_a_removed_file_whose_bytes_were_thrown_away_while_the_master_was
 /// Goal: who came in time for a removed file gets all of it, also if its writer takes longer to write it back than it keeps it
 /// for those who may come. Method: no member moves meanwhile.
 #[test]
-fn a_removed_file_that_somebody_waits_for_is_not_thrown_away() {
+fn a_removed_file_with_a_waiting_client_is_not_thrown_away() {
     run(80, 3, |cluster| async move {
         let (writer, reader) = (cluster.client("h3").await, cluster.client("h4").await);
         let (handle, inode) = create(&writer, InodeId::ROOT, "f").await;
@@ -307,7 +307,7 @@ fn a_removed_file_whose_bytes_are_committed_is_let_go_as_it_is() {
 
 /// Goal: who opens a removed file again on the mount that is just giving its lease back can write it, and loses nothing of that.
 #[test]
-fn a_removed_file_that_is_let_go_can_be_written_by_who_opens_it_again() {
+fn a_removed_file_that_was_let_go_can_be_opened_again_and_written() {
     run(87, 3, |cluster| async move {
         let (writer, other) = (cluster.client("h0").await, cluster.client("h1").await);
         let (handle, inode) = create(&writer, InodeId::ROOT, "f").await;
@@ -433,7 +433,7 @@ fn a_removed_file_that_is_open_stays_however_often_its_client_is_asked() {
 /// Goal: who links a file, or changes its mode, hears of its size as it is for everybody, here and elsewhere: a kernel takes
 /// the size from such an answer, and drops the mapped pages beyond it.
 #[test]
-fn links_and_modes_are_answered_with_what_is_not_committed_yet() {
+fn links_and_modes_include_uncommitted_changes() {
     run(74, 3, |cluster| async move {
         let writer = cluster.client("h0").await;
         let other = cluster.client("h1").await;

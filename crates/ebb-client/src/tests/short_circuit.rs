@@ -56,7 +56,7 @@ fn a_replica_on_the_own_host_is_read_from_its_file() {
 }
 
 #[test]
-fn what_others_write_is_seen_at_once() {
+fn writes_of_others_are_seen_at_once() {
     run(22, 3, |cluster| async move {
         let (one, two) = (cluster.client("h0").await, cluster.client_with(forgetful(cluster.options("h1"))).await);
         let dir = cluster.small_dataset(&one, 3).await;

@@ -98,7 +98,7 @@ fn a_size_that_is_asked_for_while_the_write_lease_goes_back_is_that_of_the_file(
 /// Goal: a size that was synced is not told as less once the write lease is lost, while the master does not know that yet and has
 /// to find the size out. Method: the writer has synced and not committed; it or another client asks in every way.
 #[test]
-fn a_synced_size_is_not_told_as_less_when_the_write_lease_is_lost() {
+fn a_synced_size_does_not_shrink_when_the_write_lease_is_lost() {
     for (seed, way) in (82..).zip(WAYS) {
         for by_other in [false, true] {
             run(seed, 3, move |cluster| async move {

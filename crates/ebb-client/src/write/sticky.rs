@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_handle_hears_once_and_a_late_opener_hears_what_nobody_heard() {
+    fn each_handle_gets_an_error_once_and_a_late_opener_gets_one_that_none_got() {
         let mut sticky = Sticky::default();
         let (mut first, mut second) = (sticky.sample(), sticky.sample());
         assert!(sticky.check(&mut first).is_ok());

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_told_where_a_request_has_one() {
+    fn a_complaint_has_the_name_that_its_request_had() {
         let name = Bytes::from_static(b"x");
         assert_eq!(name_of(&Request::Names(NameRequest::Unlink { name: name.clone() })), Some(name));
         assert_eq!(name_of(&Request::Inode(InodeRequest::GetAttr)), None);

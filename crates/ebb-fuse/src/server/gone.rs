@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_gone_is_looked_up_again_and_programs_never_hear_of_stale_handles() {
+    fn a_vanished_inode_is_looked_up_again_and_programs_see_no_stale_handle() {
         let told = |about: About, kind: ErrorKind| about.told(Error::new(kind, "i7 was removed")).kind();
         assert_eq!(About::of(&Request::Inode(InodeRequest::GetAttr)), About::LookedUp);
         assert_eq!(About::of(&Request::File(FileRequest::Fsync { file: 1 })), About::Open);

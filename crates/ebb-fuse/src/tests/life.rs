@@ -63,7 +63,7 @@ fn stopping_cuts_users_off_but_keeps_what_they_wrote() {
 }
 
 #[test]
-fn what_is_open_at_a_lazy_unmount_goes_on() {
+fn files_open_at_a_lazy_unmount_go_on() {
     let mounted = Mounted::new();
     let mut file = fs::File::create(mounted.path("f")).unwrap();
     unmount_lazily(mounted.root()).unwrap();

@@ -94,7 +94,7 @@ fn a_name_is_not_believed_because_of_the_name_it_had_before() {
 }
 
 #[test]
-fn attributes_are_set_and_told() {
+fn attributes_are_set_and_returned() {
     let mounted = Mounted::new();
     let path = mounted.path("f");
     fs::write(&path, b"x").unwrap();
@@ -156,7 +156,7 @@ fn extended_attributes_come_back_as_they_went() {
 }
 
 #[test]
-fn space_is_told_in_blocks() {
+fn space_is_counted_in_blocks() {
     let mounted = Mounted::new();
     let stat = rustix::fs::statvfs(mounted.root()).unwrap();
     let bytes = [stat.f_blocks, stat.f_bfree, stat.f_bavail].map(|blocks| blocks * stat.f_frsize);

@@ -56,7 +56,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn homes_are_those_of_full_power_and_copies_lie_with_who_is_on(
+    fn homes_are_those_of_full_power_and_copies_lie_on_nodes_that_are_on(
         layout in prop::sample::select(LayoutKind::ALL),
         off in prop::collection::btree_set(1..=12_u64, 0..=9),
         index in 0..50_u64,
@@ -242,7 +242,7 @@ proptest! {
 }
 
 #[test]
-fn what_the_home_has_no_room_for_is_not_written_elsewhere() {
+fn bytes_that_the_home_has_no_room_for_are_not_written_elsewhere() {
     let order = (1..=8).map(NodeId::new).collect();
     let chain = Arc::new(ChainView::new(LayoutKind::EqualWork, order, 1, 1, 2).unwrap());
     let ask = ask(LayoutKind::EqualWork, Some(&chain), 2, 0);

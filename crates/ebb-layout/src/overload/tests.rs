@@ -45,7 +45,7 @@ fn no_more_is_away_than_can_come_back_and_a_rule_that_is_off_is_off() {
 proptest! {
     /// With any waiting bytes, not all are overloaded, and a node that is not has no more than one that is.
     #[test]
-    fn somebody_can_always_write_for_them(waiting in prop::collection::vec(0..5_000_u64, 1..20)) {
+    fn a_node_that_is_on_can_always_write_for_them(waiting in prop::collection::vec(0..5_000_u64, 1..20)) {
         let all = queues(&waiting);
         let over = choose_overloaded(&RULE, &all, &BTreeSet::new(), 1);
         prop_assert!(over.len() < all.len());

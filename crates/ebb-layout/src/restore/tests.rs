@@ -136,7 +136,7 @@ impl World {
 }
 
 #[test]
-fn what_was_placed_by_the_layout_is_where_it_belongs() {
+fn blocks_placed_by_the_layout_are_where_they_belong() {
     for shape in SHAPES {
         let mut world = World::filled(shape, 600);
         world.check(&format!("{shape:?}"));
@@ -145,7 +145,7 @@ fn what_was_placed_by_the_layout_is_where_it_belongs() {
 }
 
 #[test]
-fn a_lost_node_that_is_back_gets_what_was_its_part() {
+fn a_lost_node_that_is_back_gets_its_former_part() {
     for shape in SHAPES {
         for place in [0, shape.2 as usize, shape.2 as usize + 3] {
             let what = format!("{shape:?} without place {place}");
@@ -180,7 +180,7 @@ fn another_node_in_its_place_gets_the_same() {
 }
 
 #[test]
-fn nothing_moves_to_who_may_not_take_it_and_what_lacks_copies_is_not_touched() {
+fn nothing_moves_to_a_node_that_may_not_take_it_and_blocks_that_lack_copies_stay() {
     let mut world = World::filled(SHAPES[3], 100);
     let gone = world.chain.nodes()[0];
     world.lose(gone);
@@ -194,7 +194,7 @@ fn nothing_moves_to_who_may_not_take_it_and_what_lacks_copies_is_not_touched() {
 /// Goal: blocks that were written without a primary, all of them with the others', get into its columns when it is back, and
 /// in a bounded number of moves: no block goes there and back.
 #[test]
-fn what_was_written_without_a_primary_changes_over_to_its_columns() {
+fn blocks_written_without_a_primary_change_over_to_its_columns() {
     for shape in SHAPES {
         let mut world = World::filled(shape, 300);
         let lost = world.lose(world.chain.nodes()[0]);

@@ -17,7 +17,7 @@ fn the_spread_is_the_paper_s() {
 }
 
 #[test]
-fn equal_work_stores_what_the_text_says() {
+fn equal_work_stores_as_much_as_the_text_says() {
     let stored = equal_work::targets(chain(111, 5, 4), 10_000).unwrap().blocks_per_node();
     assert_eq!(&stored[..5], &[2000; 5]);
     for (node, blocks) in stored.iter().enumerate().take(110).skip(5) {

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_popular_is_copied_and_what_has_cooled_is_taken_back_first() {
+    fn popular_blocks_are_copied_and_cooled_ones_lose_their_extras_first() {
         let metablocks = || vec![metablock(1, 40.0, &[]), metablock(2, 9.0, &[]), metablock(3, 0.0, &[(4, Fit::Good)])];
         let mut all = view(metablocks(), 0.5);
         assert_eq!(choose(&all), [take_back(3, 4, Reason::Unpopular), make(1), make(2)]);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_or_in_the_way_goes_and_what_is_written_gets_none() {
+    fn lost_or_obstructing_extras_go_and_files_under_write_get_none() {
         let lost = metablock(1, 40.0, &[(4, Fit::Lost), (5, Fit::Tight), (6, Fit::Good)]);
         assert_eq!(
             choose(&view(vec![lost], 0.9)),

@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_place_goes_to_whom_chains_want_least() {
+    fn the_place_goes_to_the_node_that_chains_want_least() {
         let ids = |range: std::ops::RangeInclusive<u64>| range.map(NodeId::new);
         let chain: Vec<NodeId> = ids(1..=4).collect();
         let scores = BTreeMap::from([(NodeId::new(5), 1.0), (NodeId::new(6), 0.25)]);

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lacks_copies_goes_first_and_has_most() {
+    fn repair_goes_first_and_has_the_largest_share() {
         let all = [Priority::Mend, Priority::Leave, Priority::Move, Priority::Spare];
         assert!(all.is_sorted());
         let weights = all.map(|priority| priority.weight_max(16));

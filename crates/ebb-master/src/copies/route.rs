@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_never_serve_together_go_by_way_of_a_proxy_and_who_is_off_has_no_way() {
+    fn nodes_that_never_serve_together_go_through_a_proxy_and_a_node_that_is_off_has_no_route() {
         let blinks = |start_ms, active_ms| node(Duty::Blink { start_ms, active_ms });
         let nodes = [blinks(0, 500), blinks(400, 500), blinks(1_000, 500), node(Duty::On), node(Duty::Off)];
         let nodes: BTreeMap<NodeId, NodePlan> = (1..).map(NodeId::new).zip(nodes).collect();

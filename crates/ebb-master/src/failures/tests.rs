@@ -39,7 +39,7 @@ fn census(facts: &Facts, sets: &[(DatasetId, &[pb::Member])]) -> Census {
 }
 
 #[test]
-fn what_is_wrong_is_counted_by_what_it_takes_from_whom() {
+fn failures_are_counted_by_their_effect_on_readers_and_writers() {
     let mut facts = facts();
     // Primary 1 belongs to the column of nodes 3, 5, 7.
     let sets: [(DatasetId, &[pb::Member]); 3] =
@@ -65,7 +65,7 @@ fn what_is_wrong_is_counted_by_what_it_takes_from_whom() {
 }
 
 #[test]
-fn what_lies_off_the_circle_is_counted() {
+fn blocks_off_the_circle_are_counted() {
     let mut facts = facts();
     let order = (1..=8).map(NodeId::new).collect();
     let mut circle = ChainView::new(LayoutKind::PowerBalanced, order, 0, 0, 2).unwrap();
@@ -118,7 +118,7 @@ fn each_stage_has_the_time_since_when_it_is_restored() {
 }
 
 #[test]
-fn a_node_that_fails_again_is_told_of_once_and_few_failures_are_kept() {
+fn a_node_that_fails_again_is_reported_once_and_few_failures_are_kept() {
     let mut failures = Failures::default();
     for round in 1..=3 {
         failures.on_look(&BTreeMap::from([(NodeId::new(1), round * 100)]), round * 100 + 10);

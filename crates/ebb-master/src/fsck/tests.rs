@@ -34,7 +34,7 @@ fn each_kind_of_finding_is_counted() {
 }
 
 #[test]
-fn who_sleeps_is_not_missed_and_not_looked_at() {
+fn a_sleeping_node_is_neither_missed_nor_asked() {
     let written = Version::new(Epoch::new(1), 1);
     let mut reply = pb::FsckReply::default();
     assert!(examine(&set(&[Found::Asleep, Found::Good, Found::Asleep], 3, written), &mut reply).is_empty());

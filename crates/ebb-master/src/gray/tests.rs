@@ -76,7 +76,7 @@ fn a_slow_disk_is_gray_after_seconds_and_again_well_after_more() {
 }
 
 #[test]
-fn who_is_gray_again_soon_has_to_show_longer_that_it_is_well() {
+fn a_node_that_is_gray_again_soon_must_be_well_for_longer() {
     let mut bench = Bench::new();
     let mut holds = Vec::new();
     for _ in 0..4 {
@@ -159,7 +159,7 @@ fn a_client_that_finds_most_slow_is_slow_itself() {
 }
 
 #[test]
-fn who_works_has_just_started_sleeps_or_is_silent_is_not_judged() {
+fn a_node_that_works_well_has_just_started_sleeps_or_is_silent_is_not_judged() {
     let mut bench = Bench::new();
     bench.took[1] = 300;
     bench.working[1] = true;

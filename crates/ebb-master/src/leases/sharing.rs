@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_proxy_holds_is_its_own_until_it_gives_it_back() {
+    fn a_file_of_the_proxy_stays_its_own_until_the_proxy_returns_it() {
         let mut sharing = sharing();
         assert_eq!((0..4).filter(|turn| sharing.on_turn(ONE, FILE, at(*turn))).count(), 1);
         sharing.on_lease(ONE, FILE);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_that_is_about_to_end_keeps_what_it_holds_and_gets_no_more() {
+    fn a_proxy_that_is_about_to_end_keeps_its_files_and_gets_no_more() {
         let mut sharing = sharing();
         let second = proxy("second", SECOND, "p:2", 7);
         sharing.on_proxy(second.clone());

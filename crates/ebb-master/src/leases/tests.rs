@@ -107,7 +107,7 @@ fn a_session_that_ends_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_late_word_of_closing_does_not_close_what_was_opened_since() {
+fn a_late_close_does_not_close_a_file_opened_since() {
     let mut leases = Leases::default();
     leases.add_open(session(1), FILE, 4);
     leases.remove_open(session(1), FILE, Some(3));

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_hint_covers_is_proven_and_nothing_else() {
+    fn the_hint_proves_its_own_range_and_nothing_else() {
         let hint = Some(Synced { batch: 9, sequence: 3, offset: 200 });
         assert!(unproven(hint, 2, 500).is_empty());
         assert_eq!(unproven(hint, 3, 500), 200..500);

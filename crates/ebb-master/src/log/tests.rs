@@ -60,7 +60,7 @@ async fn change(runtime: &Runtime, path: &Path, at: u64, bytes: Vec<u8>) {
 }
 
 #[test]
-fn what_was_appended_is_found_again_over_several_segments() {
+fn appended_records_are_found_again_over_several_segments() {
     block_on(|runtime, dir| async move {
         let written = write(&runtime, &dir, &vec![vec![300, 10, 0, 1000]; 9]).await;
         assert!(names(&runtime, &dir).await.len() > 2);

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_boots_is_waited_for_and_who_is_dead_or_off_by_plan_is_not() {
+    fn a_booting_node_is_waited_for_and_one_that_is_dead_or_off_by_plan_is_not() {
         let longest = patience(Duration::from_secs(30), Duration::from_secs(10));
         assert_eq!(longest, Duration::from_secs(20));
         let silence = |state, off| Silence { state, late: true, off };

@@ -108,7 +108,7 @@ fn safe_start_waits_for_the_report_of_every_volume() {
 }
 
 #[test]
-fn safe_start_does_not_wait_for_who_is_off_by_plan() {
+fn safe_start_does_not_wait_for_nodes_that_are_off_by_plan() {
     let mut registry = registry();
     let nodes = [record(1, vec![volume(1)], false), record(2, vec![volume(2)], false)];
     let is_off = |node| node == NodeId::new(2);
@@ -122,7 +122,7 @@ fn safe_start_does_not_wait_for_who_is_off_by_plan() {
 }
 
 #[test]
-fn an_unknown_start_is_told_to_register() {
+fn an_unknown_start_is_sent_to_register() {
     let mut registry = registry();
     assert_eq!(registry.on_heartbeat(&beat(7, vec![]), at(1)).0, Pulse::Register);
     registry.on_register(N1, BootId::new(7), 1, &[volume(1)], at(1));
@@ -132,7 +132,7 @@ fn an_unknown_start_is_told_to_register() {
 }
 
 #[test]
-fn a_volume_that_becomes_poisoned_is_told_once_and_lost() {
+fn a_volume_that_becomes_poisoned_is_reported_once_and_lost() {
     let mut registry = registry();
     registry.on_register(N1, BootId::new(7), 1, &[volume(1)], at(1));
     let trouble = "sync of a replica: Input/output error".to_owned();
@@ -147,7 +147,7 @@ fn a_volume_that_becomes_poisoned_is_told_once_and_lost() {
 }
 
 #[test]
-fn placement_sees_who_may_take_replicas() {
+fn placement_sees_the_nodes_that_may_take_replicas() {
     let mut registry = registry();
     registry.on_register(N1, BootId::new(7), 1, &[volume(1)], at(1));
     let usable_if = |registry: &Registry, draining, patience, now, rest| {

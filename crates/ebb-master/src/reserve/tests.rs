@@ -11,7 +11,7 @@ fn block(id: u64, length: u64, volumes: &[u64]) -> pb::Metablock {
 }
 
 #[test]
-fn what_is_reserved_counts_until_it_is_committed_and_reported() {
+fn a_reservation_counts_until_it_is_committed_and_reported() {
     let (inode, volume) = (InodeId::new(5), VolumeId::new(2));
     let mut all = Reservations::default();
     all.reserve(inode, DATASET, &block(1, 0, &[1, 2]), 1000);
@@ -64,7 +64,7 @@ fn at(seconds: u64) -> Moment {
 }
 
 #[test]
-fn what_was_handed_out_is_waited_for_until_it_is_written_given_back_or_old() {
+fn a_grant_counts_until_it_is_written_given_back_or_old() {
     let (inode, volume) = (InodeId::new(5), VolumeId::new(2));
     let mut all = Reservations::default();
     all.on_time(at(100));
@@ -91,7 +91,7 @@ fn what_was_handed_out_is_waited_for_until_it_is_written_given_back_or_old() {
 }
 
 #[test]
-fn who_grew_by_lines_is_expected_to_grow_by_lines() {
+fn a_file_that_grew_by_lines_is_expected_to_grow_by_lines() {
     assert_eq!(expected(1000, None), 1000, "nothing is known of it");
     assert_eq!(expected(1000, Some(40)), 40);
     assert_eq!(expected(1000, Some(4000)), 1000);
@@ -100,7 +100,7 @@ fn who_grew_by_lines_is_expected_to_grow_by_lines() {
 proptest! {
     /// Whatever is asked for in whatever order, no more is given than there was.
     #[test]
-    fn promises_never_exceed_what_there_is(wishes in prop::collection::vec((0u64..6, 1u64..4), 1..80), room in 0u64..9000, quota in 0u64..9000) {
+    fn reservations_never_exceed_the_space_that_exists(wishes in prop::collection::vec((0u64..6, 1u64..4), 1..80), room in 0u64..9000, quota in 0u64..9000) {
         let mut all = Reservations::default();
         for (file, index) in wishes {
             let (inode, id) = (InodeId::new(file), file * 10 + index);

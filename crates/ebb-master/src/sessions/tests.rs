@@ -48,7 +48,7 @@ fn a_session_ends_when_it_has_not_polled_for_its_time() {
 }
 
 #[test]
-fn a_session_whose_end_has_begun_is_not_told_that_it_lives() {
+fn a_session_whose_end_has_begun_gets_no_word_that_it_lives() {
     let mut sessions = sessions();
     poll(&mut sessions, S1, at(2000));
     assert_eq!(sessions.expired(at(12_000), |_, _| true), [S1, S2]);
@@ -95,7 +95,7 @@ fn an_older_poll_knows_that_it_is_not_the_newest() {
 
 /// A stat must see every write that returned before it: an answer to an earlier question is not enough.
 #[test]
-fn an_answer_counts_only_for_questions_told_before_it() {
+fn an_answer_counts_only_for_questions_sent_before_it() {
     let mut sessions = sessions();
     let first = sessions.ask(S1, FILE).unwrap();
     assert_eq!(sessions.ask(S1, FILE), Some(first), "not told yet: one question for both");
@@ -130,7 +130,7 @@ fn an_answer_counts_only_for_questions_told_before_it() {
 }
 
 #[test]
-fn a_lost_question_is_told_again_and_one_that_gave_the_file_up_says_so() {
+fn a_lost_question_is_repeated_and_a_client_that_gave_the_file_up_says_so() {
     let mut sessions = sessions();
     let number = sessions.ask(S1, FILE).unwrap();
     assert!(poll(&mut sessions, S1, at(0)).0);
@@ -207,7 +207,7 @@ fn a_session_is_asked_again_and_again_about_a_nameless_file_that_stays_open() {
 }
 
 #[test]
-fn who_has_very_many_nameless_files_is_asked_about_all_of_them_in_turn() {
+fn a_client_with_very_many_nameless_files_is_asked_about_all_in_turn() {
     let mut sessions = sessions();
     let files = 3 * ASKED_MAX as u64;
     (1..=files).for_each(|file| sessions.on_nameless(S1, InodeId::new(file), at(0)));
@@ -246,7 +246,7 @@ fn a_host_has_at_most_as_many_sessions_as_are_left_for_all_others() {
 }
 
 #[test]
-fn who_polls_and_gives_nothing_back_is_overdue_and_who_sleeps_or_works_is_not() {
+fn a_client_that_polls_and_returns_nothing_is_overdue_and_one_that_sleeps_or_works_is_not() {
     let mut sessions = Sessions::new(Duration::from_secs(10));
     for session in [S1, S2] {
         sessions.insert(session, HostName::new("h"), Reclaim::Done, at(0));

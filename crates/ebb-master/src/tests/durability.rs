@@ -26,7 +26,7 @@ fn a_repeated_request_is_answered_after_a_restart_and_not_redone() {
 /// of the disk was torn. Method: four callers create files until the crash, for many seeds and moments. By then there
 /// are several checkpoints and segments.
 #[test]
-fn no_crash_loses_what_was_acknowledged() {
+fn no_crash_loses_an_acknowledged_change() {
     let acknowledged = std::sync::atomic::AtomicUsize::new(0);
     for seed in 0..12 {
         let acknowledged = &acknowledged;
@@ -179,7 +179,7 @@ fn one_directory_serves_one_master_and_one_cluster() {
 }
 
 #[test]
-fn too_few_nodes_are_told_so_and_nothing_is_made() {
+fn a_create_on_too_few_nodes_is_refused_and_makes_nothing() {
     // With two of three copies a write may be acknowledged.
     with_cluster(5, 1, |cluster| async move {
         let client = cluster.client().await;
@@ -230,7 +230,7 @@ fn malformed_and_foreign_requests_are_refused_with_a_reason() {
 /// change fails. The process is killed and started again, and so reads the cache. A change is acknowledged, and the
 /// power fails.
 #[test]
-fn what_a_failed_sync_left_in_the_cache_is_synced_before_it_is_believed() {
+fn bytes_left_in_the_cache_by_a_failed_sync_are_synced_before_they_are_believed() {
     for seed in 0..12 {
         with_cluster(seed, 3, |mut cluster| async move {
             let client = cluster.watcher().await;

@@ -47,7 +47,7 @@ async fn watch_power(cluster: &Cluster) {
 
 /// Goal: the power manager learns of a process that follows a plan unknown to this log, and of none if there is none.
 #[test]
-fn a_plan_that_the_log_does_not_know_is_told() {
+fn a_plan_that_the_log_does_not_know_is_reported() {
     with_cluster(34, 2, |cluster| async move {
         let watch = async |version| {
             let watch = pb::WatchPower { version, wait_ms: 0, kept_ms: 0 };
@@ -86,7 +86,7 @@ fn assert_near(found: &pb::DescribeDatasetReply) {
 /// Goal: metablocks that are written under low power keep to the targets of full power. Method: half of a chain is off
 /// while files are written; the master dies; all nodes are on again.
 #[test]
-fn what_is_written_while_homes_are_off_comes_home_when_they_are_on() {
+fn blocks_written_while_homes_are_off_come_home_when_they_are_on() {
     with_cluster(81, 6, |mut cluster| async move {
         let client = cluster.client().await;
         let dataset = dataset(&client, "equal-work", 3, 2).await;
@@ -185,7 +185,7 @@ fn unheard(node: &pb::Node) -> bool {
 /// Goal: copies on nodes that are off are neither missed nor offered for removal. Method: checks of a file of which
 /// first one copy sleeps, then all; the nodes have no power.
 #[test]
-fn a_check_does_not_miss_what_sleeps() {
+fn a_check_does_not_miss_sleeping_replicas() {
     with_cluster(86, 5, |cluster| async move {
         let client = cluster.client().await;
         let (_, block) = client.written_file(&cluster, "f", 1000).await;
@@ -204,7 +204,7 @@ fn a_check_does_not_miss_what_sleeps() {
 /// Goal: a guest replaces a member that is switched off. If the guest's host is switched off, another guest with the
 /// same home replaces it, or it goes home before. Method: the requests of a holder, under one plan after the other.
 #[test]
-fn replacements_of_who_is_off_keep_the_home() {
+fn replacements_of_a_node_that_is_off_keep_the_home() {
     with_cluster(82, 5, |cluster| async move {
         let client = cluster.client().await;
         let dataset = dataset(&client, "equal-work", 2, 1).await;
@@ -255,7 +255,7 @@ fn replacements_of_who_is_off_keep_the_home() {
 
 /// A second copy's place is filled within the run of second copies, not by another primary.
 #[test]
-fn who_failed_is_replaced_within_its_run() {
+fn a_failed_node_is_replaced_within_its_run() {
     with_cluster(85, 6, |cluster| async move {
         let client = cluster.client().await;
         let dataset = dataset(&client, "equal-work", 2, 2).await;
@@ -382,7 +382,7 @@ fn guests_go_home_before_their_hosts_are_switched_off() {
 }
 
 #[test]
-fn what_lies_where_is_told_and_a_file_of_it_named_if_somebody_asks() {
+fn the_blocks_of_a_node_are_counted_and_a_file_named_on_request() {
     with_cluster(41, 3, |cluster| async move {
         let client = cluster.client().await;
         client.written_file(&cluster, "gone", 1000).await;

@@ -43,7 +43,7 @@ fn a_write_lease_goes_from_hand_to_hand_by_recall() {
 /// An open may ask again for the read lease that the session has. The client answers the recall only after this, so the
 /// request must not queue behind the writer for which the lease is recalled.
 #[test]
-fn who_reads_already_does_not_queue_behind_a_writer_that_waits_for_it() {
+fn a_reader_with_a_lease_does_not_queue_behind_a_writer_that_waits_for_it() {
     with_cluster(19, 3, |cluster| async move {
         let (one, two) = (cluster.client().await, cluster.client().await);
         let attr = one.create("a").await.unwrap().attr.unwrap();
@@ -166,7 +166,7 @@ fn a_stat_does_not_take_an_earlier_answer_for_its_own() {
 }
 
 #[test]
-fn an_unlinked_file_lives_as_long_as_somebody_has_it_open() {
+fn an_unlinked_file_lives_as_long_as_it_is_open() {
     with_cluster(15, 3, |cluster| async move {
         let (one, two) = (cluster.client().await, cluster.client().await);
         let (attr, block) = one.written_file(&cluster, "a", 100).await;
@@ -191,7 +191,7 @@ fn an_unlinked_file_lives_as_long_as_somebody_has_it_open() {
 /// It must get an answer for a removed file too, or that file's room would stay taken for the whole life of the
 /// session.
 #[test]
-fn the_holder_of_a_removed_file_is_told_what_it_holds_and_gives_it_back() {
+fn the_holder_of_a_removed_file_learns_what_it_holds_and_gives_it_back() {
     with_cluster(26, 3, |cluster| async move {
         let (one, two) = (cluster.client().await, cluster.client().await);
         let (made, block) = one.written_file(&cluster, "a", 100).await;
@@ -328,7 +328,7 @@ fn a_session_that_does_not_poll_is_over() {
 /// Goal: a file whose creation a session may not have learned outlives the master's process, although the session
 /// cannot reclaim it. It is freed when the session, on a question, says that it does not have it open.
 #[test]
-fn who_may_not_know_that_it_made_a_file_is_asked_whether_it_has_it_open() {
+fn a_client_that_may_not_know_of_its_create_is_asked_whether_the_file_is_open() {
     with_cluster(19, 3, |mut cluster| async move {
         let (one, two) = (cluster.client().await, cluster.client().await);
         let made = one.mutate(create("a", false)).await.unwrap().attr.unwrap();
@@ -360,7 +360,7 @@ fn who_may_not_know_that_it_made_a_file_is_asked_whether_it_has_it_open() {
 /// Goal: a session that reclaims late from a new process loses no open file. Method: the first poll comes just before
 /// the end of the time for reclaiming, and the reclaim just after it.
 #[test]
-fn who_polls_before_the_time_for_reclaiming_is_over_is_waited_for() {
+fn a_client_that_polls_within_the_reclaim_time_is_waited_for() {
     with_cluster(23, 3, |mut cluster| async move {
         let (one, two) = (cluster.client().await, cluster.client().await);
         let made = one.mutate(create("a", false)).await.unwrap().attr.unwrap();

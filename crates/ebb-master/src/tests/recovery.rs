@@ -67,7 +67,7 @@ fn a_member_that_is_silent_when_it_is_to_be_stamped_is_waited_for() {
 }
 
 #[test]
-fn a_grant_that_nobody_wrote_to_is_freed() {
+fn an_unused_grant_is_freed() {
     with_cluster(22, 3, |cluster| async move {
         let (attr, _) = abandoned(&cluster, [0, 0, 0]).await;
         let client = cluster.watcher().await;
@@ -190,7 +190,7 @@ fn a_recovery_waits_for_nodes_that_are_only_silent() {
 }
 
 #[test]
-fn who_was_left_out_with_everything_is_a_member_again_without_a_copy() {
+fn a_member_left_out_with_all_bytes_is_a_member_again_without_a_copy() {
     with_cluster(28, 3, |cluster| async move {
         let (attr, block) = alone(&cluster).await;
         let client = cluster.watcher().await;
@@ -210,7 +210,7 @@ fn who_was_left_out_with_everything_is_a_member_again_without_a_copy() {
 }
 
 #[test]
-fn who_was_left_out_and_missed_a_write_gets_a_copy() {
+fn a_member_left_out_of_a_write_gets_a_copy() {
     with_cluster(29, 3, |cluster| async move {
         let (attr, block) = alone(&cluster).await;
         let client = cluster.watcher().await;
@@ -261,7 +261,7 @@ fn deletions_while_copies_lack(bug: Option<SeededBug>) -> usize {
 }
 
 #[test]
-fn what_is_in_no_set_is_kept_while_the_set_lacks_copies() {
+fn replicas_outside_the_set_are_kept_while_the_set_lacks_copies() {
     assert_eq!(deletions_while_copies_lack(None), 0);
     assert!(deletions_while_copies_lack(Some(SeededBug::MapAlone)) > 0);
 }

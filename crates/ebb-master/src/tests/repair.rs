@@ -104,7 +104,7 @@ fn a_drained_node_ends_empty() {
 /// Goal: an operator can ask why a copy does not move. Method: a node of three is drained, and no other node can take
 /// its copies.
 #[test]
-fn why_copies_do_not_move_is_told() {
+fn the_reason_why_copies_do_not_move_is_given() {
     with_cluster(34, 3, |cluster| async move {
         let (_client, made) = files(&cluster, 5).await;
         let (channel, _) = cluster.channel();
@@ -142,7 +142,7 @@ fn why_copies_do_not_move_is_told() {
 /// Goal: a drain ends although new sets were being logged when it started. Method: four clients make files while the
 /// drain is logged. The seed decides which files were placed before.
 #[test]
-fn what_was_placed_when_a_drain_began_leaves_the_node_too() {
+fn blocks_placed_as_a_drain_began_leave_the_node_too() {
     let mut raced = 0;
     for seed in 330..336 {
         raced += with_bug(None, seed, 4, |cluster| async move {
@@ -291,7 +291,7 @@ fn a_file_with_a_writer_is_copied_between_its_leases() {
 }
 
 #[test]
-fn replicas_of_another_history_are_kept_and_told_and_strays_go() {
+fn replicas_of_another_history_are_kept_and_reported_and_strays_go() {
     with_cluster(38, 4, |mut cluster| async move {
         let (client, files) = files(&cluster, 2).await;
         let (attr, block) = &files[0];
@@ -374,7 +374,7 @@ fn a_replica_that_is_gone_is_missed_by_the_next_report() {
 /// Goal: a node that was restarted since the master's last call to it is scrubbed. A node that is unreachable is named,
 /// and the findings of the others are reported and repaired.
 #[test]
-fn a_scrub_outlives_broken_connections_and_names_who_does_not_answer() {
+fn a_scrub_outlives_broken_connections_and_names_nodes_that_do_not_answer() {
     with_cluster(44, 5, |cluster| async move {
         let (_, files) = files(&cluster, 5).await;
         let scrubbed = cluster.scrub().await;
@@ -502,7 +502,7 @@ fn a_node_that_a_client_lost_is_offered_to_it_rather_than_no_node() {
 }
 
 #[test]
-fn locations_and_replacements_are_told() {
+fn locations_and_replacements_are_returned() {
     with_cluster(39, 4, |cluster| async move {
         let client = cluster.client().await;
         let reply = client.create("a").await.unwrap();

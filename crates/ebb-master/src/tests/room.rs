@@ -30,7 +30,7 @@ async fn stat(client: &TestClient, inode: u64) -> pb::StatFsReply {
 }
 
 #[test]
-fn a_quota_is_refused_when_room_is_asked_for_and_counts_what_is_promised() {
+fn a_quota_refuses_a_grant_and_counts_what_is_reserved() {
     with_cluster(51, 3, |cluster: Cluster| async move {
         let client = cluster.watcher().await;
         let dataset = dataset(&client, 2 * MIB + 500).await;
@@ -59,7 +59,7 @@ fn a_quota_is_refused_when_room_is_asked_for_and_counts_what_is_promised() {
 
 /// Goal: the recovery of a dead writer may find its whole promise written, so that room is not given to another before.
 #[test]
-fn what_a_dead_holder_was_promised_counts_until_it_is_recovered() {
+fn a_dead_holders_grant_counts_until_it_is_recovered() {
     with_cluster(57, 3, |cluster: Cluster| async move {
         let client = cluster.watcher().await;
         let dataset = dataset(&client, 2 * MIB + 500).await;
@@ -93,7 +93,7 @@ fn what_a_dead_holder_was_promised_counts_until_it_is_recovered() {
 
 /// Goal: the last bytes of nearly full volumes are promised once, and the next writer is refused when it asks.
 #[test]
-fn full_volumes_are_told_before_anything_is_written_there_and_service_goes_on_with_space() {
+fn full_volumes_are_refused_before_any_write_and_service_goes_on_with_space() {
     with_cluster(52, 3, |cluster: Cluster| async move {
         let client = cluster.watcher().await;
         let plenty = create(&client, 1, "a").await.unwrap();
@@ -115,7 +115,7 @@ fn full_volumes_are_told_before_anything_is_written_there_and_service_goes_on_wi
 /// Goal: a request for room waits, for a bounded time, while room of a removed file is coming back. It is refused at
 /// once if none is coming. Method: volumes that report freed space only with a heartbeat.
 #[test]
-fn room_of_what_was_removed_is_waited_for() {
+fn room_of_removed_files_is_waited_for() {
     with_cluster(56, 3, |cluster: Cluster| async move {
         let client = cluster.watcher().await;
         let attr = create(&client, 1, "a").await.unwrap().attr.unwrap();
@@ -212,7 +212,7 @@ fn room_that_is_not_used_comes_back_when_another_needs_it() {
 }
 
 #[test]
-fn who_does_not_give_room_back_keeps_another_waiting_for_a_bounded_time() {
+fn a_client_that_returns_no_room_keeps_another_waiting_for_a_bounded_time() {
     with_cluster(54, 3, |cluster: Cluster| async move {
         let (idle, other) = (cluster.watcher().await, cluster.watcher().await);
         let dataset = dataset(&idle, MIB).await;

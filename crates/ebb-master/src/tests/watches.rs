@@ -90,7 +90,7 @@ fn a_keeper_that_says_nothing_is_waited_for_until_its_session_is_over() {
 }
 
 #[test]
-fn a_new_master_waits_for_those_who_may_keep_what_it_does_not_know() {
+fn a_new_master_waits_for_clients_that_may_keep_unknown_names() {
     with_cluster(4, 3, |mut cluster| async move {
         let (keeper, maker) = (cluster.client().await, Arc::new(cluster.client().await));
         keeper.keep(Op::GetAttr(GetAttr { inode: ROOT })).await;

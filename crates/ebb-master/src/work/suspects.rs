@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_the_fewest_copies_left_goes_first() {
+    fn blocks_with_the_fewest_copies_left_go_first() {
         let mut suspects = Suspects::default();
         suspects.extend((1..=4).map(MetablockId::new));
         for (metablock, copies) in [(1, 2), (2, 1), (3, 2)] {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_can_be_done_for_promises_nothing_until_there_is_news() {
+    fn a_block_beyond_help_gets_no_estimate_until_there_is_news() {
         let mut suspects = Suspects::default();
         assert!(!suspects.are_promising());
         let (one, other) = (MetablockId::new(1), MetablockId::new(2));

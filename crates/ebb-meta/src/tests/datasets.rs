@@ -20,7 +20,7 @@ fn paths(world: &World) -> Vec<String> {
 }
 
 #[test]
-fn what_is_made_below_belongs_to_it() {
+fn files_made_below_belong_to_the_dataset() {
     let mut world = World::new();
     let asked = pb::Dataset {
         replicas: 1,

@@ -48,7 +48,7 @@ fn effect(inode: u64, block: u64, old: &[u64], new: &[u64]) -> Effect {
 }
 
 #[test]
-fn extra_copies_are_told_beside_the_set_and_survive_a_checkpoint() {
+fn extra_copies_are_returned_beside_the_set_and_survive_a_checkpoint() {
     let mut world = World::new();
     let (inode, block) = settled(&mut world, "f", &[1, 2]);
     change(&mut world, block, &[], &[3, 4]).unwrap();
@@ -67,7 +67,7 @@ fn extra_copies_are_told_beside_the_set_and_survive_a_checkpoint() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn extra_copies_that_do_not_fit_are_refused() {
     let mut world = World::new();
     let (_, block) = settled(&mut world, "f", &[1, 2]);
     assert_eq!(change(&mut world, block, &[], &[2]), Err(E::Invalid), "a member's node");
@@ -147,7 +147,7 @@ fn a_removed_file_has_its_extra_copies_deleted() {
 }
 
 #[test]
-fn a_dataset_has_a_share_of_what_is_unused() {
+fn a_dataset_has_a_share_of_the_unused_space() {
     use pb::meta_op::{CreateDataset, Op, SetDataset};
     let mut world = World::new();
     let asked =

@@ -107,7 +107,7 @@ fn grants_are_given_once_and_need_the_lease() {
 }
 
 #[test]
-fn commits_record_what_is_synced_and_may_overtake_each_other() {
+fn commits_record_synced_bytes_and_may_overtake_each_other() {
     let mut world = World::new();
     let made = world.create(ROOT, "f", &[1, 2]);
     let (inode, block) = (made.attr.unwrap().inode, made.metablocks[0].id);
@@ -222,7 +222,7 @@ fn sets_change_by_compare_and_swap() {
 }
 
 #[test]
-fn the_master_changes_sets_of_files_that_nobody_holds() {
+fn the_master_changes_sets_of_files_without_a_holder() {
     let mut world = World::new();
     let (inode, block) = written(&mut world, "f", &[1, 2]);
     let change = |epoch, generation| {
@@ -354,7 +354,7 @@ fn reaping_a_file_frees_all_that_it_has() {
 }
 
 #[test]
-fn the_map_is_told_in_pages() {
+fn the_map_is_sent_in_pages() {
     let mut world = World::new();
     let inode = world.create(ROOT, "f", &[1]).attr.unwrap().inode;
     for index in (2..40).step_by(2) {

@@ -130,7 +130,7 @@ fn session_ids_are_the_drawn_ones_and_none_is_open_twice() {
 }
 
 #[test]
-fn what_the_counter_passed_over_is_foreign_on_every_volume() {
+fn ids_that_the_counter_passed_over_are_foreign_on_every_volume() {
     let mut world = World::new();
     let quarantine = pb::Quarantine { volume: 1, metablocks: vec![1000], release: false };
     world.apply(Change::Quarantine(quarantine)).reply.unwrap();

@@ -202,7 +202,7 @@ fn tables_have_a_bound() {
 }
 
 #[test]
-fn a_grant_that_weakens_a_lock_lets_those_who_wait_longer_in() {
+fn a_grant_that_weakens_a_lock_admits_the_longest_waiters() {
     let mut world = World::new();
     let (a, _) = files(&mut world);
     world.lock(a, range(EXCLUSIVE, 2, 2, 2), false).unwrap();

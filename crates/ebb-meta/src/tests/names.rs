@@ -146,7 +146,7 @@ fn special_files_keep_their_kind_and_devices_are_the_superusers() {
 }
 
 #[test]
-fn create_opens_what_is_there_without_a_lease() {
+fn create_opens_an_existing_file_without_a_lease() {
     let mut world = World::new();
     let made = world.create(ROOT, "f", &[1, 2]);
     assert!(made.created);

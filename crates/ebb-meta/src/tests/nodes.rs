@@ -44,7 +44,7 @@ fn new_nodes_and_volumes_get_ids_that_stay_theirs() {
 }
 
 #[test]
-fn what_is_anothers_is_refused() {
+fn a_volume_of_another_node_is_refused() {
     let mut world = World::new();
     register(&mut world, 0, "a:1", vec![volume(0, "/a")]).unwrap();
     register(&mut world, 0, "b:1", vec![volume(0, "/b")]).unwrap();

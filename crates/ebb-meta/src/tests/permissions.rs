@@ -153,7 +153,7 @@ fn the_umask_is_applied() {
 }
 
 #[test]
-fn access_for_opening_is_told() {
+fn access_for_opening_is_returned() {
     let mut world = World::new();
     let f = InodeId::new(world.mkfile(ROOT, "f", 0o640).unwrap());
     world.chown(f.raw(), Some(1000), Some(100)).unwrap();

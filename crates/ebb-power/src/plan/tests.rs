@@ -53,7 +53,7 @@ fn transitions_and_guard_lie_inside_the_powered_time() {
 }
 
 #[test]
-fn what_serves_longer_is_greater_and_what_sleeps_serves_for_nothing() {
+fn a_longer_service_is_greater_and_a_sleeping_node_serves_nothing() {
     let all = [Awake::Asleep, Awake::ForMs(5), Awake::ForMs(7), Awake::Always];
     assert!(all.is_sorted());
     assert_eq!(all.map(|one| one.serves_for(6)), [false, false, true, true]);

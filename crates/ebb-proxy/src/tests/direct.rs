@@ -87,7 +87,7 @@ impl<'a> ByHand<'a> {
 }
 
 #[test]
-fn what_is_put_with_the_members_is_read_by_all_in_one_order() {
+fn bytes_put_at_the_members_are_read_by_all_in_one_order() {
     run(31, |cluster: Cluster| async move {
         let (sharers, _) = cluster.sharers(2).await;
         take_turns(&sharers).await;
@@ -191,7 +191,7 @@ fn a_report_is_carried_out_once_and_not_when_it_is_late() {
 }
 
 #[test]
-fn what_a_member_lost_before_it_was_written_comes_from_another() {
+fn bytes_lost_by_a_member_before_they_were_written_come_from_another() {
     run(34, |cluster: Cluster| async move {
         let (sharers, inode) = cluster.sharers(2).await;
         take_turns(&sharers).await;
@@ -208,7 +208,7 @@ fn what_a_member_lost_before_it_was_written_comes_from_another() {
 }
 
 #[test]
-fn what_all_members_lost_is_told() {
+fn bytes_that_all_members_lost_are_reported() {
     run(35, |cluster: Cluster| async move {
         let (sharers, inode) = cluster.sharers(2).await;
         take_turns(&sharers).await;

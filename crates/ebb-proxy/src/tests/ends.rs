@@ -9,7 +9,7 @@ use super::harness::run_apart;
 use super::{append_beside, number, read_number, take_turns};
 
 #[test]
-fn programs_that_write_while_the_proxy_is_exchanged_are_told_of_no_loss() {
+fn programs_that_write_while_the_proxy_is_exchanged_get_no_error() {
     for seed in 40..46 {
         run_apart(seed, |cluster| async move {
             let (sharers, _) = cluster.sharers(3).await;
@@ -35,7 +35,7 @@ fn programs_that_write_while_the_proxy_is_exchanged_are_told_of_no_loss() {
 }
 
 #[test]
-fn who_wrote_and_has_not_synced_hears_that_it_was_kept() {
+fn a_writer_without_a_sync_learns_that_its_bytes_were_kept() {
     run_apart(50, |cluster| async move {
         let (sharers, _) = cluster.sharers(2).await;
         take_turns(&sharers).await;
@@ -56,7 +56,7 @@ fn who_wrote_and_has_not_synced_hears_that_it_was_kept() {
 
 /// It has the lease before it has heard anything.
 #[test]
-fn who_opens_a_file_anew_as_soon_as_it_is_given_back_is_told_of_no_loss() {
+fn a_file_opened_anew_as_soon_as_it_is_given_back_reports_no_loss() {
     run_apart(52, |cluster| async move {
         let (sharers, inode) = cluster.sharers(2).await;
         take_turns(&sharers).await;

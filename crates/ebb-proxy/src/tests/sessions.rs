@@ -26,7 +26,7 @@ fn write_at(client: &Client, joined: &pb::JoinSharedReply, inode: InodeId, reque
 }
 
 #[test]
-fn what_comes_after_the_end_of_its_session_is_refused_and_what_was_done_before_is_answered() {
+fn a_request_after_its_sessions_end_is_refused_and_an_earlier_one_is_answered() {
     run(30, come_late);
     run_apart(130, come_late);
 }
@@ -58,7 +58,7 @@ async fn come_late(cluster: Cluster) {
 /// Goal: it is the end of the session that counts when an operation's turn comes, not when it arrives. Method: it arrives
 /// while another one has the whole file, which waits for a node that is frozen; then its session ends.
 #[test]
-fn what_waits_for_its_turn_when_its_session_ends_is_refused() {
+fn a_request_that_waits_as_its_session_ends_is_refused() {
     run(31, |cluster: Cluster| async move {
         let (sharers, inode) = cluster.sharers(3).await;
         take_turns(&sharers).await;
@@ -101,7 +101,7 @@ async fn keep_busy(world: World, sharer: (Client, Handle)) {
 /// Goal: who has a lock is not written over by who had it before. Method: a client that has the lock is cut off, writes into
 /// the cut link, loses its session, and the network delivers the write after another one has the lock.
 #[test]
-fn who_lost_its_locks_writes_over_nobody() {
+fn a_session_that_lost_its_locks_overwrites_no_other() {
     for seed in 32..36 {
         run(seed, lose_locks);
         run_apart(seed + 100, lose_locks);
@@ -148,7 +148,7 @@ async fn lose_locks(cluster: Cluster) {
 /// from the master after it was told that a session lives; the session ends, which takes until that word is too old; then
 /// comes what the session had sent before.
 #[test]
-fn who_ended_while_the_proxy_was_cut_off_from_the_master_writes_nothing_any_more() {
+fn a_session_that_ended_while_the_proxy_was_cut_off_writes_nothing_more() {
     for seed in 140..144 {
         run_apart(seed, |cluster: Cluster| async move {
             let (sharers, inode) = cluster.sharers(3).await;

@@ -154,7 +154,7 @@ fn memory_goes_back_when_the_caller_has_stopped_waiting_and_the_connection_goes_
 }
 
 #[test]
-fn answers_that_nobody_takes_leave_memory_for_others() {
+fn unread_answers_leave_memory_for_others() {
     // Memory for less than the requests need: 24 answers of 4 MiB.
     let options = ServerOptions { memory_bytes_max: 64 << 20, ..ServerOptions::default() };
     world(options, async |address, good, greedy| {

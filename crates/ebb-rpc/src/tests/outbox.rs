@@ -143,7 +143,7 @@ fn outbox(runtime: &Runtime, socket: &Socket) -> Outbox<Note> {
     Outbox::new(FrameWriter::new(WriteHalf::new(socket.clone()), link, "a test", runtime.clone(), None))
 }
 
-async fn who_has_something_to_say_writes_it(runtime: Runtime) {
+async fn a_sender_writes_its_own_frame(runtime: Runtime) {
     let socket = Socket::with_room(usize::MAX);
     let outbox = outbox(&runtime, &socket);
     outbox.put(make_note(1, 100)).unwrap();
@@ -156,9 +156,9 @@ async fn who_has_something_to_say_writes_it(runtime: Runtime) {
     outbox.put(make_note(20, 100)).unwrap();
     assert_eq!(socket.calls(), 4);
 }
-both!(who_has_something_to_say_writes_it);
+both!(a_sender_writes_its_own_frame);
 
-async fn what_has_to_wait_goes_out_in_order(runtime: Runtime) {
+async fn frames_that_have_to_wait_go_out_in_order(runtime: Runtime) {
     let socket = Socket::with_room(150);
     let outbox = outbox(&runtime, &socket);
     let task = runtime.spawn("outbox", outbox.clone().run());
@@ -179,7 +179,7 @@ async fn what_has_to_wait_goes_out_in_order(runtime: Runtime) {
     }
     task.abort();
 }
-both!(what_has_to_wait_goes_out_in_order);
+both!(frames_that_have_to_wait_go_out_in_order);
 
 async fn after_the_end_nothing_is_taken(runtime: Runtime) {
     for len in [100, 100_000] {

@@ -44,7 +44,7 @@ impl Stoppable {
     }
 }
 
-async fn a_server_that_stops_answers_what_it_has(runtime: Runtime) {
+async fn a_server_that_stops_answers_its_open_requests(runtime: Runtime) {
     let site = Stoppable::start(&runtime, ServerOptions::default()).await;
     let channel = connector(&runtime, "h2").channel(&site.address);
     let waiting = channel.clone();
@@ -55,7 +55,7 @@ async fn a_server_that_stops_answers_what_it_has(runtime: Runtime) {
     assert_eq!(small_call(&channel, LONG).await.unwrap_err().kind(), ErrorKind::Unreachable);
 }
 
-both!(a_server_that_stops_answers_what_it_has);
+both!(a_server_that_stops_answers_its_open_requests);
 
 /// If the connection just broke, callers could not distinguish such calls from those that were carried out.
 async fn calls_that_a_stopping_server_did_not_take_are_not_of_unknown_fate(runtime: Runtime) {

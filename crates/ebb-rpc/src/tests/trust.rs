@@ -28,7 +28,7 @@ async fn meet(
     (greeted, receiving.join().await.unwrap())
 }
 
-async fn both_sides_learn_who_the_other_is(runtime: Runtime) {
+async fn both_sides_learn_the_identity_of_the_other(runtime: Runtime) {
     let (server, client) = meet(&runtime, identity("h2", "mount"), identity("h1", "block")).await;
     let (server, client) = (server.unwrap(), client.unwrap());
     assert_eq!((server.host.as_str(), server.role.as_str()), ("h1", "block"));
@@ -48,7 +48,7 @@ async fn refusals_are_clear_on_both_sides(runtime: Runtime) {
     }
 }
 
-both!(both_sides_learn_who_the_other_is);
+both!(both_sides_learn_the_identity_of_the_other);
 both!(refusals_are_clear_on_both_sides);
 
 async fn callers_hear_why(runtime: Runtime) {
@@ -147,7 +147,7 @@ async fn read_hello<M: Message + Default>(read: &mut ebb_runtime::ReadHalf) -> M
 both!(replay_is_refused);
 
 /// Strangers that say nothing take no place of a peer's, and lose their connection in time.
-async fn silent_strangers_lock_nobody_out(runtime: Runtime) {
+async fn silent_strangers_lock_no_client_out(runtime: Runtime) {
     let options = ServerOptions {
         handshake_timeout: Duration::from_millis(300),
         handshakes_max: 4,
@@ -167,7 +167,7 @@ async fn silent_strangers_lock_nobody_out(runtime: Runtime) {
     }
 }
 
-both!(silent_strangers_lock_nobody_out);
+both!(silent_strangers_lock_no_client_out);
 
 async fn connections_are_bounded(runtime: Runtime) {
     let site = serve(&runtime, ServerOptions { connections_max: 2, ..Default::default() }).await;

@@ -75,7 +75,7 @@ fn faults(seed: u64) -> (u64, Vec<Vec<ErrorKind>>) {
 }
 
 #[test]
-fn calls_survive_what_processes_and_links_do_and_replay_exactly() {
+fn calls_survive_faults_of_processes_and_links_and_replay_exactly() {
     for seed in 0..5 {
         assert_eq!(faults(seed), faults(seed), "seed {seed}");
     }

@@ -7,7 +7,7 @@ use super::{Setup, on_both_worlds, pattern};
 use crate::{File, OpenMode, transfer_buffer};
 
 on_both_worlds!(
-    what_is_written_is_read,
+    written_bytes_are_read_back,
     many_buffers_are_one_write,
     large_writes_and_small_ones_mix,
     reads_end_at_the_end,
@@ -22,7 +22,7 @@ on_both_worlds!(
     missing_things_are_not_found,
     a_directory_has_one_owner,
     a_whole_file_system_is_synced,
-    space_is_told,
+    space_is_reported,
     absurd_offsets_are_errors,
     files_are_read_and_written_side_by_side,
 );
@@ -31,7 +31,7 @@ async fn file(setup: &Setup, name: &str) -> File {
     setup.server.disk().open(&setup.directory.join(name), OpenMode::CreateNew).await.unwrap()
 }
 
-async fn what_is_written_is_read(setup: Setup) {
+async fn written_bytes_are_read_back(setup: Setup) {
     let file = file(&setup, "f").await;
     let data = pattern(3_000_000);
     file.write_at(0, vec![data.clone()]).await.unwrap();
@@ -237,7 +237,7 @@ async fn a_directory_has_one_owner(setup: Setup) {
     assert!(disk.lock_dir(&setup.directory.join("missing")).await.is_err());
 }
 
-async fn space_is_told(setup: Setup) {
+async fn space_is_reported(setup: Setup) {
     let space = setup.server.disk().space(&setup.directory).await.unwrap();
     assert!(space.capacity_bytes > 1 << 20 && space.free_bytes <= space.capacity_bytes, "{space:?}");
     let beside = setup.directory.join("beside");

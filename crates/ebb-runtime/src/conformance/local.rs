@@ -14,7 +14,7 @@ on_both_worlds!(
     things_stay_with_their_parcels,
     the_other_ends_going_is_seen,
     a_peer_that_has_closed_has_not_ended,
-    nobody_listening_is_unreachable,
+    an_address_without_a_listener_is_unreachable,
     a_name_is_taken_over_from_the_dead,
     too_large_a_parcel_is_refused,
 );
@@ -114,7 +114,7 @@ async fn a_peer_that_has_closed_has_not_ended(setup: Setup) {
     assert_eq!(ended.await.unwrap_err().kind(), ErrorKind::Timeout);
 }
 
-async fn nobody_listening_is_unreachable(setup: Setup) {
+async fn an_address_without_a_listener_is_unreachable(setup: Setup) {
     let path = setup.directory.join("socket");
     assert_eq!(setup.neighbour.connect_local(&path).await.unwrap_err().kind(), ErrorKind::Unreachable);
     drop(setup.server.listen_local(&path).await.unwrap());

@@ -21,7 +21,7 @@ on_both_worlds!(
     a_file_that_is_too_short_is_an_error,
     a_writer_waits_for_a_slow_reader,
     an_address_has_one_listener,
-    nobody_listening_is_unreachable,
+    an_address_without_a_listener_is_unreachable,
     malformed_addresses_are_invalid,
     many_connections_are_kept_apart,
     a_dropped_accept_loses_no_connection,
@@ -195,7 +195,7 @@ async fn an_address_has_one_listener(setup: Setup) {
     setup.server.listen(&address).await.unwrap();
 }
 
-async fn nobody_listening_is_unreachable(setup: Setup) {
+async fn an_address_without_a_listener_is_unreachable(setup: Setup) {
     let address = setup.server.listen(&setup.address).await.unwrap().address();
     let error = setup.client.connect(&address).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable);

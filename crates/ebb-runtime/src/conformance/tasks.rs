@@ -11,12 +11,12 @@ use super::{Setup, on_both_worlds};
 
 on_both_worlds!(
     a_sleep_is_not_shorter_than_asked,
-    a_timeout_names_what_it_waited_for,
+    a_timeout_names_its_operation,
     a_timeout_lets_good_work_through,
     tasks_give_their_results,
     a_stopped_task_is_dropped,
     a_dropped_handle_leaves_the_task_alone,
-    what_is_begun_starts_at_once_and_goes_on_as_a_task,
+    begun_work_starts_at_once_and_goes_on_as_a_task,
     computations_give_their_results,
     random_bytes_differ,
     wall_time_is_of_this_century,
@@ -33,7 +33,7 @@ async fn a_sleep_is_not_shorter_than_asked(setup: Setup) {
     }
 }
 
-async fn a_timeout_names_what_it_waited_for(setup: Setup) {
+async fn a_timeout_names_its_operation(setup: Setup) {
     let never = std::future::pending::<Result<()>>();
     let error = setup.server.timeout(Duration::from_millis(10), "reading the moon", never).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
@@ -86,7 +86,7 @@ async fn a_dropped_handle_leaves_the_task_alone(setup: Setup) {
     assert_eq!(got.await.unwrap(), 7);
 }
 
-async fn what_is_begun_starts_at_once_and_goes_on_as_a_task(setup: Setup) {
+async fn begun_work_starts_at_once_and_goes_on_as_a_task(setup: Setup) {
     let begun = Arc::new(AtomicBool::new(false));
     let (tell, hear) = oneshot::channel();
     let (own, runtime) = (Arc::clone(&begun), setup.server.clone());

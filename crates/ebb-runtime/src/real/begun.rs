@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_needs_no_waiting_is_done_at_once() {
+    async fn work_without_a_wait_is_done_at_once() {
         let done = Arc::new(AtomicUsize::new(0));
         let own = Arc::clone(&done);
         run_or_spawn(
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_goes_on_when_it_is_woken_and_not_before() {
+    async fn waiting_work_goes_on_when_it_is_woken_and_not_before() {
         let (polls, come) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
         let (tell, hear) = oneshot::channel();
         let (own, wait) = (Arc::clone(&polls), Arc::clone(&come));

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_around_the_page_cache_is_not_in_it_and_is_read_all_the_same() {
+    fn bytes_written_around_the_page_cache_are_not_in_it_and_can_be_read() {
         // On the disk that the build is on: temporary files may be in memory.
         let beside = std::env::current_exe().unwrap();
         let dir = tempfile::tempdir_in(beside.parent().unwrap()).unwrap();

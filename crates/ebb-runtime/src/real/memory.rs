@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_unused_twice_goes_back_and_a_little_stays() {
+    fn memory_unused_twice_goes_back_and_a_little_stays() {
         assert!(told(200, 2).is_worth_a_trim(told(200, 2)));
         assert!(!told(200, 2).is_worth_a_trim(told(200, 190)), "it was in use a moment ago");
         assert!(!told(200, 2).is_worth_a_trim(told(200, 4)), "it is at work");
@@ -119,7 +119,7 @@ mod tests {
 
     #[cfg(target_env = "gnu")]
     #[test]
-    fn this_process_tells_what_it_uses() {
+    fn this_process_reports_its_own_use() {
         let before = Use::of_this_process();
         let held = vec![1_u8; 768 << 20];
         let now = Use::of_this_process();

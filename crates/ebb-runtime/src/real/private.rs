@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_made_is_for_its_owner_alone() {
+    async fn a_made_file_is_for_its_owner_alone() {
         let temp = tempfile::tempdir().unwrap();
         let disk = Runtime::real().disk();
         let directory = temp.path().join("above/data");

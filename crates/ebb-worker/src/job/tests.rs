@@ -169,7 +169,7 @@ fn hosts_that_are_switched_off_count_nothing_and_cost_no_attempt() {
 }
 
 #[test]
-fn what_nobody_can_read_is_told() {
+fn an_unreadable_split_is_reported() {
     virt(3, async |runtime| {
         let cluster = Cluster::start(&runtime, tree(50)).await;
         let victim = (0..200).find(|inode| cluster.tree.0.file(*inode).is_ok()).unwrap();

@@ -73,7 +73,7 @@ fn the_last_line_is_followed_no_further_than_it_must_be() {
 }
 
 #[test]
-fn what_is_no_text_of_a_line_is_refused() {
+fn a_pattern_that_fits_no_line_is_refused() {
     for wrong in [&b""[..], b"a\nb", b"\n", &[b'a'; PATTERN_MAX + 1]] {
         assert!(Pattern::new(Bytes::copy_from_slice(wrong)).is_err());
     }

@@ -52,7 +52,7 @@ fn splits_follow_metablocks_and_carry_their_neighbours() {
 }
 
 #[test]
-fn a_grant_that_nobody_wrote_to_is_a_hole_and_draws_no_work() {
+fn an_unused_grant_is_a_hole_and_draws_no_work() {
     let planner = Planner::new(Locality::Located, BatchLimits::default(), &workers(3), &nodes(3));
     let mut sparse = file(9, 3 << 20, 1 << 20, &[2]);
     sparse.metablocks[1].version = None;

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poisoned_volume_is_told_with_its_reason_and_the_way_on() {
+    fn a_poisoned_volume_is_reported_with_its_reason_and_the_way_on() {
         let mut poisoned = node(pb::VolumeState::VolumePoisoned);
         poisoned.volumes[0].trouble = "sync of a replica: Input/output error".into();
         let told = of_node(&poisoned);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gray_node_is_told_with_what_it_takes() {
+    fn a_gray_node_is_reported_with_its_effect() {
         let mut slow = node(pb::VolumeState::VolumeLive);
         assert_eq!(notices(std::slice::from_ref(&slow), 0), Vec::<String>::new());
         let gray = pb::Gray { since_ms: 10_000, took_us: 210_400, peers_us: 2300, clients: 1, ..Default::default() };
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_of_the_master_is_told() {
+    fn a_full_disk_of_the_master_is_reported() {
         let disk = pb::MasterDisk {
             path: "/c/master".into(),
             free_bytes: 3 << 20,

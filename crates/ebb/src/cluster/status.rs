@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_is_told_with_what_is_restored_and_what_is_left() {
+    fn a_failure_is_reported_with_restored_and_remaining_copies() {
         let mut told = pb::NodeFailure { node: 3, failed_ms: 10_000, short: 7, misplaced: 9, ..Default::default() };
         told.unreachable = 2;
         assert_eq!(
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sleepers_are_owed_is_told_where_there_are_any() {
+    fn bytes_owed_to_sleepers_are_shown_where_there_are_any() {
         let debt = |node, owed_bytes| pb::NodeDebt { node, owed_bytes, room_bytes: 10 << 20, write_bytes_per_sec: 0 };
         let mut told = pb::HandoffStatus { held_bytes: 3 << 20, held_bytes_max: 256 << 20, ..Default::default() };
         assert_eq!(handoff_lines(&told), Vec::<String>::new());

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_gib_costs_is_told_once_something_was_served() {
+    fn the_cost_of_a_gib_is_shown_once_something_was_served() {
         let mut told = pb::PowerStatusReply { joules: 300.0, ..Default::default() };
         assert!(to_json(&told)["joules_per_gib"].is_null());
         assert_eq!(lines(&told).len(), 3, "{:?}", lines(&told));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_that_was_taken_is_told_with_the_budget_and_when_it_counts() {
+    fn an_accepted_order_is_shown_with_its_budget_and_its_start() {
         let told = pb::PowerStatusReply {
             policy: "tide".into(),
             plan_version: 3,

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use crate::harness::{Cluster, pattern};
 
 #[test]
-fn usage_errors_are_told_with_exit_code_2() {
+fn usage_errors_end_with_exit_code_2() {
     let cluster = Cluster::none();
     for arguments in [
         vec!["cluster", "up"],

@@ -48,7 +48,7 @@ fn a_file_that_exists_is_kept_replaced_or_skipped_as_the_user_says() {
 }
 
 #[test]
-fn a_tree_goes_on_past_what_it_cannot_copy_and_counts_it() {
+fn a_tree_goes_on_past_files_that_it_cannot_copy_and_counts_them() {
     let cluster = Cluster::up(2);
     let tree = cluster.path("tree");
     fs::create_dir_all(tree.join("a/b")).unwrap();

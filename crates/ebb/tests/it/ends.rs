@@ -12,7 +12,7 @@ use crate::harness::{Cluster, pattern, wait_for};
 
 /// The session would live for ten minutes, and an operation fails after half of one.
 #[test]
-fn nobody_waits_for_a_mount_that_was_killed_beside_a_block_server() {
+fn a_mount_killed_beside_a_block_server_keeps_no_other_waiting() {
     let cluster = Cluster::none();
     cluster.ok(&["cluster", "up", "--nodes", "3", "--session-ttl-ms", "600000"]);
     let killed = cluster.mount_as("killed", "h1");

@@ -30,7 +30,7 @@ fn a_block_server_killed_while_writing_is_not_noticed_by_the_writer() {
 }
 
 #[test]
-fn what_fsync_acknowledged_survives_the_death_of_the_mount() {
+fn bytes_acknowledged_by_fsync_survive_the_death_of_the_mount() {
     let cluster = Cluster::up(3);
     let mount = cluster.mount("mnt");
     let mut file = std::fs::File::create(mount.join("f")).unwrap();
@@ -83,7 +83,7 @@ fn a_restarted_master_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_frozen_block_server_holds_nobody_up_for_long() {
+fn a_frozen_block_server_holds_no_client_up_for_long() {
     let cluster = Cluster::up(4);
     let mount = cluster.mount("mnt");
     std::fs::write(mount.join("f"), pattern(4 << 20, 1)).unwrap();
@@ -149,7 +149,7 @@ fn a_drained_node_holds_nothing() {
 }
 
 #[test]
-fn why_a_node_is_not_empty_yet_is_told() {
+fn the_reason_why_a_node_is_not_empty_yet_is_given() {
     let cluster = Cluster::up(3);
     let mount = cluster.mount("mnt");
     write_synced(&mount.join("f"), &pattern(300_000, 1)).unwrap();

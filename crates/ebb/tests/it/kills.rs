@@ -93,7 +93,7 @@ impl Rig {
 }
 
 #[test]
-fn what_was_acknowledged_survives_kill_9_of_anything_at_any_moment() {
+fn acknowledged_changes_survive_kill_9_of_anything_at_any_moment() {
     let rounds: u64 = std::env::var("EBB_KILL_ROUNDS").map_or(10, |text| text.parse().expect("a number of rounds"));
     let only = std::env::var("EBB_KILL_ONLY").ok();
     let cluster = Cluster::up(NODES as u32);

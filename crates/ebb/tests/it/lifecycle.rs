@@ -74,7 +74,7 @@ fn a_cluster_comes_up_tells_its_state_and_leaves_nothing() {
 }
 
 #[test]
-fn what_up_is_told_of_repair_stays_until_it_is_told_otherwise() {
+fn repair_settings_of_up_stay_until_the_next_ones() {
     let cluster = Cluster::none();
     let rate = || cluster.json(&["cluster", "status"])["repair"]["rate_bytes_per_sec"].as_u64().unwrap();
     cluster.ok(&["cluster", "up", "--nodes", "1"]);
@@ -87,7 +87,7 @@ fn what_up_is_told_of_repair_stays_until_it_is_told_otherwise() {
 }
 
 #[test]
-fn up_starts_what_is_missing_and_nothing_else() {
+fn up_starts_the_missing_processes_and_nothing_else() {
     let cluster = Cluster::up(3);
     let mount = cluster.mount("mnt");
     std::fs::write(mount.join("f"), b"before").unwrap();
@@ -117,7 +117,7 @@ ctypes.CDLL(None).syscall({'x86_64': 60, 'aarch64': 93}[platform.machine()], 0)
 
 /// Goal: a process that was killed and has not ended yet does not count as running.
 #[test]
-fn up_waits_for_what_was_killed_and_still_ends() {
+fn up_waits_for_killed_processes_that_still_end() {
     let cluster = Cluster::up(1);
     cluster.kill(cluster.pid("worker", "h1"));
     let mut child = Command::new("python3").args(["-c", HALF_ENDED]).stdin(Stdio::piped()).spawn().unwrap();

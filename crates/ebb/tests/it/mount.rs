@@ -171,7 +171,7 @@ print("good")
 }
 
 #[test]
-fn locations_are_told_through_the_mount_and_the_command_line() {
+fn locations_are_shown_through_the_mount_and_the_command_line() {
     let cluster = Cluster::up(3);
     let mount = cluster.mount_as("mnt", "h2");
     std::fs::write(mount.join("f"), pattern(1 << 20, 4)).unwrap();

@@ -110,7 +110,7 @@ fn nine_nodes_blink_and_a_reader_never_fails() {
 /// Goal: data written while half of a chain is off lie with nodes that are on, are shown so, and come home.
 /// Method: a new file and an overwritten one under half the power, the master dies; then full power.
 #[test]
-fn what_is_written_under_low_power_comes_home() {
+fn bytes_written_under_low_power_come_home() {
     let cluster = up("activation");
     wait_plan(&cluster, "the first status", |_| true);
     let create = "dataset create /eq --layout equal-work --primaries 2 --replicas 2 --block 64KiB --metablock 64KiB";

@@ -165,7 +165,7 @@ os.close(fd)
 
 /// Locks exclude each other between mounts, and stop no reads or writes.
 #[test]
-fn locks_keep_nobody_from_writing() {
+fn locks_keep_no_program_from_writing() {
     prove(
         r#"
 with open(f"{one}/locked", "w") as file:

@@ -72,7 +72,7 @@ fn nodes_that_are_started_later_are_waited_for() {
 
 /// Nodes come back when they count as dead and files were recovered without them: they are members again, without a copy.
 #[test]
-fn nodes_that_are_started_far_later_rejoin_with_what_they_have() {
+fn nodes_that_are_started_far_later_rejoin_with_their_replicas() {
     let repairs = return_after("6000", Duration::from_secs(14));
     assert_eq!(repairs["copies"].as_u64(), Some(0), "{repairs}");
     assert!(repairs["rejoined"].as_u64().is_some_and(|rejoined| rejoined >= 2 * FILES), "{repairs}");

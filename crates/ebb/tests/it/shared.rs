@@ -95,7 +95,7 @@ fn writer(who: u64, path: &Path, writers: &Writers) -> Vec<u64> {
 }
 
 #[test]
-fn what_two_mounts_have_synced_survives_kills_of_the_master_and_its_proxy() {
+fn bytes_synced_by_two_mounts_survive_kills_of_the_master_and_its_proxy() {
     let cluster = Cluster::up(3);
     let mounts = [cluster.mount("one"), cluster.mount_as("two", "h1")];
     std::fs::write(mounts[0].join("slots"), vec![0; 128]).unwrap();

@@ -42,7 +42,7 @@ fn the_papers_own_numbers_hold_and_every_row_has_its_reason() {
 }
 
 #[test]
-fn what_is_otherwise_is_said_to_be() {
+fn deviations_are_named() {
     let mut seen = papers();
     // Nothing is saved by locations, and prefetch makes no difference.
     seen.searches[0] = vec![cost(220.0, 4088.0)];

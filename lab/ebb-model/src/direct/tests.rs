@@ -10,13 +10,13 @@ fn direct_writes_take_turns_with_others() {
 }
 
 #[test]
-fn what_a_member_has_lost_comes_from_where_it_was_put() {
+fn bytes_that_a_member_has_lost_come_from_the_place_of_the_put() {
     let absent = ["by way of the proxy", "recovery", "under the next proxy", "outlives"];
     holds_and_reaches("direct, crashes", Direct::new(Bounds::CRASHES), &absent);
 }
 
 #[test]
-fn what_was_answered_survives_the_proxy() {
+fn answered_writes_survive_the_proxy() {
     let absent = ["crashed", "by way of the proxy", "through the proxy", "completes"];
     holds_and_reaches("direct, deaths", Direct::new(Bounds::DEATHS), &absent);
 }
@@ -40,7 +40,7 @@ fn a_recovery_that_completes_writes_leaves_no_half_while_members_remember() {
 /// writes that went through the proxy. So it allows no stronger promise to a writer than a recovery that completes
 /// nothing.
 #[test]
-fn a_recovery_that_completes_writes_leaves_halves_where_members_forget_and_of_what_went_through_the_proxy() {
+fn a_recovery_that_completes_writes_leaves_halves_where_members_forget_and_of_proxied_writes() {
     let absent = ["both direct", "two were read", "by way of the proxy", "through the proxy"];
     holds_and_reaches("direct, rolling forward, memory", Direct::rolling_forward(Bounds::MEMORY), &absent);
     let absent = ["both direct", "by way of the proxy", "two were read"];

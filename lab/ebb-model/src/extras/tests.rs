@@ -4,7 +4,7 @@ use super::{Bounds, Extras, Mutant};
 use crate::explore::{holds_and_reaches, is_found};
 
 #[test]
-fn extra_copies_come_and_go_and_nobody_reads_what_is_old() {
+fn extra_copies_come_and_go_and_no_read_is_stale() {
     holds_and_reaches("extras", Extras::new(Bounds::ALL), &[]);
 }
 

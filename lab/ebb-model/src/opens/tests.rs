@@ -4,7 +4,7 @@ use super::{Bounds, Mutant, Opens};
 use crate::explore::{holds_and_reaches, is_found};
 
 #[test]
-fn what_is_open_is_there_and_what_is_not_is_freed() {
+fn open_files_exist_and_closed_nameless_ones_are_freed() {
     holds_and_reaches("opens", Opens::new(Bounds::ALL), &[]);
 }
 

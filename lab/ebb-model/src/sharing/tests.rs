@@ -17,7 +17,7 @@ fn the_proxy_dies_and_power_fails() {
 }
 
 #[test]
-fn what_others_wrote_is_shown_while_the_proxy_is_lost() {
+fn writes_of_others_are_shown_while_the_proxy_is_lost() {
     holds_and_reaches(
         "reads",
         Sharing::new(Bounds::READS),

@@ -222,7 +222,7 @@ mod tests {
     const SCALE: Scale = Scale { nodes_watts: 225.0, fixed_watts: 40.0 };
 
     #[test]
-    fn energy_is_what_the_signal_gives_and_no_policy_but_always_on_takes_more() {
+    fn energy_is_that_of_the_signal_and_no_policy_but_always_on_takes_more() {
         let signal = Signal::oscillation(0.4, SCALE).unwrap();
         for policy in Policy::ALL {
             let month = month(&plant(), &signal, *policy).unwrap();

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_impaired_beside_a_marred_one_stays_the_same_until_every_set_is_complete() {
+    fn the_impaired_node_beside_a_marred_one_stays_the_same_until_every_set_is_complete() {
         let mut budget = Budget::new(3);
         budget.mar("a");
         assert!(budget.impair(&names(&["b"])));

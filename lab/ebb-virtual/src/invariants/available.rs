@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fails_or_takes_too_long_is_found_with_what_was_wrong() {
+    fn an_operation_that_fails_or_takes_too_long_is_found_with_its_cause() {
         let span = Duration::from_secs;
         let one = |start, end, error: Option<&str>| Operation {
             client: 1,

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_excludes_each_other_may_not_overlap() {
+    fn only_exclusive_locks_may_not_overlap() {
         use LockKind::{Exclusive, Shared};
         let first = hold(1, Exclusive, 0, 10, 20);
         assert_eq!(count(&[first, hold(2, Exclusive, 5, 15, 16)]), 1);

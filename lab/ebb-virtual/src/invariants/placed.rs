@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_too_much_or_too_little_and_who_is_not_on_the_chain_are_found() {
+    fn nodes_with_too_much_or_too_little_and_nodes_off_the_chain_are_found() {
         let ids = |nodes: &[u64]| nodes.iter().copied().map(NodeId::new).collect::<Vec<_>>();
         let chain = DatasetChain::new(DatasetId::new(3), ids(&[1, 2, 3, 4]), ChainShape::Simple, 2, 2).unwrap();
         let mut sets: Vec<Vec<NodeId>> = (0..6).flat_map(|_| [ids(&[1, 3]), ids(&[2, 4])]).collect();

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_world_destroyed_may_be_gone() {
+    fn only_destroyed_replicas_may_be_gone() {
         let found = [(3, Found::Corrupt), (12, Found::Behind), (4, Found::Unreachable), (5, Found::Good)];
         let found = found.map(|(node, found)| (pb::Member { node, volume: node * 10, incarnation: 1, home: 0 }, found));
         let version = Some(Version::new(Epoch::new(1), 1).into());

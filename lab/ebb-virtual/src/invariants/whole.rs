@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_beside_what_it_replaced_is_found() {
+    fn a_part_beside_its_replacement_is_found() {
         let (old, new) = (WriteId(1), WriteId(2));
         let of = |id: WriteId, cell: u64| (cell, Value::Of(id, cell));
         assert!(!broken(vec![of(old, 3), of(old, 4), of(old, 5)]));

@@ -28,7 +28,7 @@ fn is_linear(first: &[(Name, u32)], history: &[Record]) -> bool {
 }
 
 #[test]
-fn what_a_directory_may_do_is_accepted() {
+fn an_allowed_history_of_a_directory_is_accepted() {
     use Operation::{Exchange, Look, Make, Move, MoveNew, Put, PutNew, Read, Unlink};
     // One after the other.
     assert!(is_linear(
@@ -71,7 +71,7 @@ fn what_a_directory_may_do_is_accepted() {
 }
 
 #[test]
-fn what_no_directory_does_is_refused() {
+fn an_impossible_history_of_a_directory_is_refused() {
     use Operation::{Exchange, Look, Make, Move, Put, PutNew, Read, Unlink};
     let put = record(Put(A, File(2)), Answer::Done, 0, 10);
     let wrong: &[(&str, &[Record])] = &[
@@ -107,7 +107,7 @@ fn what_no_directory_does_is_refused() {
 }
 
 #[test]
-fn what_nobody_knows_the_end_of_may_be_done_late_or_never() {
+fn an_operation_without_an_answer_may_take_effect_late_or_never() {
     use Operation::{Put, Read, Unlink};
     let lost = record(Put(A, File(2)), Answer::Unknown, 0, 1);
     let reads = |file: u32, start| record(Read(A), Answer::File(File(file)), start, start + 1);

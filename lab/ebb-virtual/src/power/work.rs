@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_falls_behind_or_was_never_written_is_told() {
+    fn copies_that_fall_behind_or_were_never_written_are_reported() {
         let mut ledger = Ledger::of(1);
         ledger.files[0] = Known { begun: 5, least: 3 };
         let before = ledger.files[0];

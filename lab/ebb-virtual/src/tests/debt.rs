@@ -97,7 +97,7 @@ async fn blinking(world: &World) -> (PowerCluster, Vec<u64>) {
 /// Goal: written data are with all members within an interval, however fast they are written. Method: disks that take a
 /// few megabytes a second, and a writer that writes as fast as it can for eight intervals; the rest is drained then.
 #[test]
-fn what_one_writer_has_written_is_with_all_members_within_an_interval() {
+fn bytes_of_one_writer_are_with_all_members_within_an_interval() {
     World::run(21, disks(6_000_000), |world| async move {
         let (cluster, paces) = blinking(&world).await;
         assert!(paces.iter().all(|pace| (2_000_000..8_000_000).contains(pace)), "{paces:?}");
@@ -112,7 +112,7 @@ fn what_one_writer_has_written_is_with_all_members_within_an_interval() {
 /// that the writers share admits none of them beyond the rate of that node. The data that each is about to sync come on
 /// top.
 #[test]
-fn what_several_writers_have_logged_is_with_all_members_within_an_interval() {
+fn bytes_logged_by_several_writers_are_with_all_members_within_an_interval() {
     World::run(22, disks(12_000_000), |world| async move {
         world.process("h1").set_disk_options(disk(1_500_000));
         let (cluster, paces) = blinking(&world).await;

@@ -128,7 +128,7 @@ fn an_old_master_that_serves_is_found() {
 /// Goal: a loss that is accepted gives no number twice, and loses no bytes that a node has. Method: as above, and then the
 /// loss is accepted.
 #[test]
-fn an_accepted_loss_keeps_what_nodes_have() {
+fn an_accepted_loss_keeps_the_replicas_that_nodes_have() {
     for seed in 0..4 {
         World::run(seed, WorldOptions::default(), |world| async move {
             let cluster = start(&world);

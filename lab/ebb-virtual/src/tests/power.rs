@@ -142,7 +142,7 @@ fn writes_under_blinking_are_on_every_member_within_two_intervals() {
 /// Method: known reads and writes, some of them answered by caches; then each of client, block server, master and
 /// manager is restarted in a quiet moment, with more reads between.
 #[test]
-fn what_programs_were_served_is_counted_once_whoever_restarts() {
+fn bytes_served_to_programs_are_counted_once_across_restarts() {
     World::run(12, WorldOptions::default(), |world| async move {
         let cluster = PowerCluster::start(&world, 4, PolicyKind::AlwaysOn, INTERVAL).await.unwrap();
         while cluster.status().await.is_err() {
@@ -328,7 +328,7 @@ fn a_damaged_log_of_the_always_on_node_loses_nothing() {
 /// Method: a writer overwrites and syncs at two awake nodes of nine, and is killed at once; in the second half the
 /// master is killed too, and comes back with its log. Another client then reads everything.
 #[test]
-fn what_was_logged_for_sleepers_outlives_the_writer_and_the_master() {
+fn bytes_logged_for_sleepers_outlive_the_writer_and_the_master() {
     for (seed, kills_master) in [(7, false), (8, true)] {
         World::run(seed, WorldOptions::default(), |world| async move {
             let cluster = PowerCluster::start(&world, 9, PolicyKind::BlinkCircular, INTERVAL).await.unwrap();
@@ -344,7 +344,7 @@ fn what_was_logged_for_sleepers_outlives_the_writer_and_the_master() {
 /// A manager that begins anew does not assume a full battery when it is empty: plans would count on energy that is not
 /// there.
 #[test]
-fn what_is_in_the_battery_is_known_after_a_restart() {
+fn the_batterys_charge_is_known_after_a_restart() {
     World::run(13, WorldOptions::default(), |world| async move {
         let cluster = PowerCluster::start(&world, 6, PolicyKind::AlwaysOn, INTERVAL).await.unwrap();
         let full = cluster.status().await.unwrap().battery_joules;
@@ -366,7 +366,7 @@ fn what_is_in_the_battery_is_known_after_a_restart() {
 /// with the master; the power client is gone for longer than the dead time, from before the master is back until after
 /// it.
 #[test]
-fn nodes_that_nobody_wakes_are_waited_for() {
+fn nodes_without_a_waker_are_waited_for() {
     for (seed, gone) in [(20, 4), (21, 8), (22, 30)] {
         World::run(seed, WorldOptions::default(), |world| async move {
             let cluster = PowerCluster::start(&world, 9, PolicyKind::BlinkCircular, INTERVAL).await.unwrap();
@@ -387,7 +387,7 @@ fn nodes_that_nobody_wakes_are_waited_for() {
 /// manager wakes another node, which reports, and the master serves. Method: supply for one node; it fails, and the
 /// master starts again. In some runs there is a dataset whose nodes are too many for the supply then.
 #[test]
-fn a_master_that_hears_nobody_takes_a_plan_that_wakes_others() {
+fn a_master_that_hears_no_node_takes_a_plan_that_wakes_others() {
     for seed in 70..76 {
         World::run(seed, WorldOptions::default(), |world| async move {
             let cluster = PowerCluster::start(&world, 5, PolicyKind::Activation, INTERVAL).await.unwrap();

@@ -105,7 +105,7 @@ fn workers_that_read_any_file_end_where_no_two_nodes_are_awake_together() {
 /// others, too. Method: writers on three nodes overwrite and sync the same files one after the other, so that leases
 /// must go from one to the next; then a reader that is always on looks.
 #[test]
-fn what_is_written_on_a_node_that_blinks_reaches_members_that_never_meet_it() {
+fn bytes_written_on_a_blinking_node_reach_members_that_never_meet_it() {
     World::run(43, WorldOptions::default(), |world| async move {
         let cluster = PowerCluster::start(&world, NODES, PolicyKind::BlinkCircular, INTERVAL).await.unwrap();
         fill(&cluster).await;
@@ -178,7 +178,7 @@ async fn has(world: &World, cluster: &PowerCluster, address: &str, member: pb::M
 /// Goal: a call held for a sleeping node is not carried out once its session is over.
 /// Method: two sessions have a write held for a node while it sleeps; one of them ends before the node wakes.
 #[test]
-fn what_is_held_is_carried_out_only_while_its_session_lives() {
+fn a_held_request_is_carried_out_only_while_its_session_lives() {
     World::run(44, WorldOptions::default(), |world| async move {
         let cluster = PowerCluster::start(&world, NODES, PolicyKind::BlinkCircular, INTERVAL).await.unwrap();
         let (lives, ends) = (cluster.connect("lives").await.unwrap(), cluster.connect("ends").await.unwrap());

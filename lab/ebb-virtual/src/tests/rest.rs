@@ -42,7 +42,7 @@ async fn list(client: &Client) -> usize {
 /// One node of five sleeps for half a minute. A program there has listed a directory, reads a file and writes another,
 /// all of them open. Goal: another client makes a name, overwrites the first and reads the second file while it sleeps.
 #[test]
-fn a_client_that_sleeps_holds_nobody_up() {
+fn a_sleeping_client_holds_no_other_up() {
     World::run(51, WorldOptions::default(), |world| async move {
         let cluster = PowerCluster::start(&world, 5, PolicyKind::AlwaysOn, Duration::from_secs(2)).await.unwrap();
         let other = cluster.connect("other").await.unwrap();

@@ -125,7 +125,7 @@ fn return_after(seed: u64, later: Duration) -> pb::ClusterStatusReply {
 }
 
 #[test]
-fn nodes_that_come_back_while_recoveries_wait_keep_what_they_have() {
+fn nodes_that_come_back_while_recoveries_wait_keep_their_replicas() {
     for (seed, later) in [(1, 15), (2, 22), (3, 25)] {
         let status = return_after(seed, Duration::from_secs(later));
         assert_eq!((status.repaired, status.repaired_bytes), (0, 0), "seed {seed}: copied again");
@@ -133,7 +133,7 @@ fn nodes_that_come_back_while_recoveries_wait_keep_what_they_have() {
 }
 
 #[test]
-fn nodes_that_were_left_out_come_back_with_what_they_have() {
+fn nodes_that_were_left_out_come_back_with_their_replicas() {
     for (seed, later) in [(4, 45), (5, 60)] {
         let status = return_after(seed, Duration::from_secs(later));
         assert_eq!((status.repaired, status.repaired_bytes), (0, 0), "seed {seed}: copied again");

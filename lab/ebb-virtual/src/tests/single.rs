@@ -11,7 +11,7 @@ use crate::swarm::{self, Next};
 /// client ends well within its bound; missing copies are made again after; and one node may go then. Method: as many
 /// block servers as copies, mostly.
 #[test]
-fn one_impaired_block_server_keeps_nobody_waiting() {
+fn one_impaired_block_server_keeps_no_client_waiting() {
     let mut bad = Vec::new();
     let run = |seed| run(seed, SingleOptions::drawn(seed));
     swarm::run_each(0..10, NonZeroUsize::MIN, run, |report| {

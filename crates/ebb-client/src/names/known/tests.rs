@@ -106,7 +106,7 @@ fn nothing_outlives_the_session() {
 }
 
 #[test]
-fn events_are_remembered_only_while_somebody_asks() {
+fn events_are_remembered_only_while_a_question_is_open() {
     let known = Known::default();
     let asking = known.ask();
     for _ in 0..10 {
@@ -121,7 +121,7 @@ proptest! {
     /// A directory of three names on the master, changed by this client and by others, with answers that arrive in any
     /// order: what is kept is never wrong.
     #[test]
-    fn what_is_kept_is_so(steps in prop::collection::vec((0u8..5, 0usize..3, any::<bool>(), 0usize..4), 0..80)) {
+    fn a_kept_answer_is_true(steps in prop::collection::vec((0u8..5, 0usize..3, any::<bool>(), 0usize..4), 0..80)) {
         let names: [&[u8]; 3] = [b"a", b"b", b"c"];
         let known = Known::default();
         let mut truth: [Option<InodeId>; 3] = [None; 3];
@@ -170,7 +170,7 @@ proptest! {
 }
 
 #[test]
-fn nothing_is_kept_of_what_has_lost_its_last_name() {
+fn nothing_is_kept_of_a_file_that_has_lost_its_last_name() {
     let known = Known::default();
     let asking = known.ask();
     known.put_attr(&asking, attr(FILE, 1));

@@ -45,7 +45,7 @@ fn a_member_is_slow_after_seconds_of_slow_rounds_however_few() {
 }
 
 #[test]
-fn who_is_slow_with_others_is_not_slow() {
+fn a_node_as_slow_as_the_others_is_not_slow() {
     let mut evidence = Evidence::default();
     rounds(&mut evidence, 0, 20, 100, [3, 220, 240]);
     assert_eq!(slow(&evidence), Vec::<u64>::new(), "one is quick");
@@ -117,7 +117,7 @@ fn one_that_stops_again_and_again_is_slow_however_many_rounds_are_quick_between(
 }
 
 #[test]
-fn who_was_starved_blames_nobody() {
+fn a_starved_client_blames_no_node() {
     let mut evidence = Evidence::default();
     let mut now = 0;
     for _ in 0..10 {

@@ -433,7 +433,7 @@ fn members_that_take_turns_have_everything_after_one_wake_each() {
 }
 
 #[test]
-fn what_was_received_is_synced_while_another_member_is_waited_for() {
+fn received_bytes_are_synced_while_another_member_is_waited_for() {
     let mut bench = Bench::new(3);
     bench.members.get_mut(&1).unwrap().alive = false;
     bench.write(1);

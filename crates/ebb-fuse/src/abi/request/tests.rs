@@ -23,7 +23,7 @@ fn longs(longs: &[u64]) -> Vec<u8> {
 }
 
 #[test]
-fn the_header_tells_who_asks_about_what() {
+fn the_header_names_the_caller_and_the_inode() {
     let (header, message) = message(opcode::LOOKUP, b"name\0");
     let expected =
         Header { opcode: opcode::LOOKUP, unique: 77, inode: InodeId::new(5), uid: 1000, gid: 100, pid: 4321 };

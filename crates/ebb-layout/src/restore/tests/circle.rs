@@ -24,7 +24,7 @@ fn fill(world: &mut World, blocks: usize) {
 }
 
 #[test]
-fn what_was_placed_on_the_circle_stays() {
+fn blocks_placed_on_the_circle_stay() {
     for shape in CIRCLES {
         let mut world = filled(shape, 600);
         world.check(&format!("{shape:?}"));
@@ -33,7 +33,7 @@ fn what_was_placed_on_the_circle_stays() {
 }
 
 #[test]
-fn a_lost_node_of_the_circle_gets_what_was_its_part_and_what_was_written_without_it() {
+fn a_lost_node_of_the_circle_gets_its_former_part_and_blocks_written_without_it() {
     for shape in CIRCLES {
         for (place, written) in [(0, 0), (3, 0), (1, 300)] {
             let what = format!("{shape:?} without place {place}, {written} blocks written meanwhile");
@@ -70,7 +70,7 @@ fn another_node_in_its_place_on_the_circle_gets_the_same() {
 }
 
 #[test]
-fn who_may_not_take_a_copy_gets_none_on_the_circle() {
+fn a_node_that_may_not_take_a_copy_gets_none_on_the_circle() {
     let mut world = filled((10, 2), 100);
     let gone = world.chain.nodes()[0];
     world.lose(gone);

@@ -30,7 +30,7 @@ fn before_its_host_is_switched_off_it_goes_at_once_and_never_for_a_home_that_lea
 }
 
 #[test]
-fn who_has_lost_its_home_stays_for_good() {
+fn a_guest_without_its_home_stays_for_good() {
     for host in [ON, OFF, LEAVES] {
         assert_eq!(choose_move(&GuestView { host, home: None, need_ms: 1 }), Some(Move::Adopt));
     }

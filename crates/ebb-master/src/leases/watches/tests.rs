@@ -142,7 +142,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 proptest! {
     /// A change is carried out only when no other session watches its inode, and no state is left in the end.
     #[test]
-    fn nobody_keeps_what_another_has_changed(acts in acts()) {
+    fn a_changed_name_is_kept_by_no_other_client(acts in acts()) {
         let mut watches = Watches::default();
         let mut changing: BTreeSet<u64> = BTreeSet::new();
         // The value that each session has cached.

@@ -158,7 +158,7 @@ async fn after_an_unsynced_name(_: World, process: Process) -> Option<String> {
 /// Goal: a start believes nothing that may be in the cache alone. Method: syncs fail at three places, the process is killed,
 /// the next one reads the cache and appends, the power fails; the log that believes its cache loses something in each case.
 #[test]
-fn what_may_be_in_the_cache_alone_is_not_believed() {
+fn bytes_that_may_be_in_the_page_cache_alone_are_not_believed() {
     for seed in 0..16 {
         let wrong = on_a_disk(seed, None, after_a_failed_sync);
         assert_eq!(wrong, None, "seed {seed}: a batch");

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_sent_later_and_is_there_earlier_passes_first() {
+    fn a_packet_that_arrives_earlier_passes_first() {
         let mut port = Port::default();
         assert_eq!(port.reserve(0, 200, 10), 210);
         assert_eq!(port.reserve(1, 5, 10), 15);

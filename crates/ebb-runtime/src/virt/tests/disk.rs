@@ -18,7 +18,7 @@ fn filled(byte: u8, len: usize) -> Vec<Bytes> {
 }
 
 #[test]
-fn what_was_synced_survives_every_crash() {
+fn synced_bytes_survive_every_crash() {
     with_seeds(0..50, |world| async move {
         let process = world.process("h1");
         let disk = process.runtime().disk();
@@ -266,7 +266,7 @@ fn disks_take_time_and_slow_ones_take_more() {
 }
 
 #[test]
-fn a_write_goes_on_when_nobody_waits_for_it() {
+fn a_write_goes_on_when_its_caller_stops_waiting() {
     World::run(3, WorldOptions::default(), |world| async move {
         let process = world.process("h1");
         let runtime = process.runtime();
@@ -281,7 +281,7 @@ fn a_write_goes_on_when_nobody_waits_for_it() {
 }
 
 #[test]
-fn planned_faults_hit_where_they_were_told_to_and_nowhere_else() {
+fn planned_faults_hit_their_target_and_nothing_else() {
     with_seeds(0..4, |world| async move {
         let process = world.process("h1");
         let disk = process.runtime().disk();

@@ -181,7 +181,7 @@ fn a_panic_in_a_task_ends_the_world() {
 }
 
 #[test]
-fn a_panic_in_a_task_can_be_told_instead() {
+fn a_panic_in_a_task_can_be_returned_instead() {
     let options = WorldOptions { panics: Panics::EndTheTask, ..WorldOptions::default() };
     World::run(1, options, |world| async move {
         let task = world.process("h1").runtime().spawn("unlucky", async { panic!("out of luck") });

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_switch_a_node_is_explained() {
+    fn a_driver_that_cannot_switch_a_node_is_explained() {
         let refused = |text: &str| ClientFile::parse(text).unwrap_err().to_string();
         assert!(refused("kind = \"moon\"").contains("moon"));
         assert!(refused("kind = \"ipmi\"").contains("[nodes.HOST]"));
