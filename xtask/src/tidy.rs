@@ -27,20 +27,20 @@ pub struct Finding {
     /// Line, or 0 for the file as a whole.
     pub line: usize,
     /// The problem and the remedy.
-    pub what: String,
+    pub text: String,
 }
 
 impl Finding {
-    fn new(path: impl Into<String>, line: usize, what: impl Into<String>) -> Self {
-        Self { path: path.into(), line, what: what.into() }
+    fn new(path: impl Into<String>, line: usize, text: impl Into<String>) -> Self {
+        Self { path: path.into(), line, text: text.into() }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
-            0 => write!(f, "{}: {}", self.path, self.what),
-            line => write!(f, "{}:{line}: {}", self.path, self.what),
+            0 => write!(f, "{}: {}", self.path, self.text),
+            line => write!(f, "{}:{line}: {}", self.path, self.text),
         }
     }
 }

@@ -38,11 +38,11 @@ struct Known {
 
 impl Known {
     /// Takes a position that a master told which was told the one before. True: it is to be noted now.
-    fn on_told(&mut self, told: pb::Position, now: Moment) -> bool {
+    fn observe(&mut self, position: pb::Position, now: Moment) -> bool {
         let run = |position: &pb::Position| (position.lineage, position.run, position.mark);
         // Answers may overtake each other.
-        if run(&told) != run(&self.newest) || told.index > self.newest.index {
-            self.newest = told;
+        if run(&position) != run(&self.newest) || position.index > self.newest.index {
+            self.newest = position;
         }
         let is_new_run = run(&self.newest) != run(&self.noted);
         let is_due = is_new_run || (self.newest != self.noted && now.since(self.noted_at) >= NOTE_EVERY);
@@ -93,12 +93,12 @@ impl Seen {
 }
 
 /// Takes note of a position that a master told. Where it cannot be stored, this process alone remembers it.
-pub(crate) async fn remember_position(node: &Node, told: Option<pb::Position>) {
-    let Some(told) = told.filter(|told| told.lineage != 0) else { return };
+pub(crate) async fn remember_position(node: &Node, position: Option<pb::Position>) {
+    let Some(position) = position.filter(|position| position.lineage != 0) else { return };
     let now = node.runtime.now();
     let position = {
         let mut known = node.seen.known.lock();
-        if !known.on_told(told, now) {
+        if !known.observe(position, now) {
             return;
         }
         (known.noted_at, known.noting) = (now, true);
@@ -124,16 +124,16 @@ mod tests {
         let at = |seconds| Moment::default().after(Duration::from_secs(seconds));
         let position = |run, index| pb::Position { lineage: 7, run, mark: run * 10, index };
         let mut known = Known { newest: position(1, 50), noted: position(1, 50), noted_at: at(100), noting: false };
-        assert!(!known.on_told(position(1, 60), at(101)));
-        assert!(!known.on_told(position(1, 55), at(102)), "an answer that came late");
+        assert!(!known.observe(position(1, 60), at(101)));
+        assert!(!known.observe(position(1, 55), at(102)), "an answer that came late");
         assert_eq!(known.newest.index, 60);
-        assert!(known.on_told(position(1, 60), at(110)));
+        assert!(known.observe(position(1, 60), at(110)));
         known.noting = true;
-        assert!(!known.on_told(position(2, 61), at(111)), "one note at a time");
+        assert!(!known.observe(position(2, 61), at(111)), "one note at a time");
         known.noting = false;
-        assert!(known.on_told(position(2, 61), at(111)));
+        assert!(known.observe(position(2, 61), at(111)));
         (known.noted, known.noted_at) = (known.newest, at(111));
-        assert!(!known.on_told(position(2, 61), at(200)), "nothing has moved");
+        assert!(!known.observe(position(2, 61), at(200)), "nothing has moved");
     }
 
     #[test]

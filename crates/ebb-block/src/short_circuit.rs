@@ -157,7 +157,7 @@ async fn connection(node: Arc<Node>, mut stream: LocalStream) -> Result<()> {
     let served = requests(&node, &mut stream.read, &table, &sessions, replies).await;
     sender.abort();
     // Whatever ended the connection: the process may have.
-    witness::tell(&node, &sessions, &stream.peer).await;
+    witness::report_end(&node, &sessions, &stream.peer).await;
     served
 }
 

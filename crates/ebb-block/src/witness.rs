@@ -44,7 +44,7 @@ impl Sessions {
 
 /// A connection has ended. If its process ends too, the master hears that its sessions are over. It does no harm to say
 /// so late or twice: a session's number is never given again.
-pub(crate) async fn tell(node: &Arc<Node>, sessions: &Sessions, peer: &LocalPeer) {
+pub(crate) async fn report_end(node: &Arc<Node>, sessions: &Sessions, peer: &LocalPeer) {
     let sessions = std::mem::take(&mut *sessions.0.lock());
     if sessions.is_empty() {
         return;

@@ -71,8 +71,8 @@ impl ClusterFile {
     fn parse(text: &str) -> Result<Self> {
         let invalid = |error: toml::de::Error| err!(Invalid, "{error}");
         // The format first: another one may have other fields.
-        let told: toml::Table = toml::from_str(text).map_err(invalid)?;
-        if let Some(other) = told.get("format").filter(|format| format.as_integer() != Some(FORMAT.into())) {
+        let table: toml::Table = toml::from_str(text).map_err(invalid)?;
+        if let Some(other) = table.get("format").filter(|format| format.as_integer() != Some(FORMAT.into())) {
             bail!(Unsupported, "it has format {other}, this release reads {FORMAT}: use the release that wrote it");
         }
         toml::from_str(text).map_err(invalid)
@@ -130,18 +130,18 @@ impl ClusterDir {
 
     /// Makes the directory of a new cluster: fresh id, fresh secret.
     pub fn create(path: &Path, replicas: u32) -> Result<Self> {
-        let what =
+        let context =
             |error: std::io::Error| Error::from_io(&error, format!("making cluster directory {}", path.display()));
-        private::make_dir(path).map_err(what)?;
+        private::make_dir(path).map_err(context)?;
         private::narrow(path)?;
         let mut random = [0_u8; 40];
         getrandom::fill(&mut random).map_err(|error| err!(Io, "no random bytes from the system: {error}"))?;
         let secret = Secret::new(random[..32].try_into().expect("32 of 40 bytes"));
         let id = u64::from_le_bytes(random[32..].try_into().expect("8 of 40 bytes")) | 1;
         // A file that is there already would keep its mode, and processes that have it open.
-        let mut out = private::file().write(true).create_new(true).open(path.join("secret")).map_err(what)?;
+        let mut out = private::file().write(true).create_new(true).open(path.join("secret")).map_err(context)?;
         // Ordering: the secret is on the disk before there is a cluster that needs it.
-        writeln!(out, "{}", secret.to_hex()).and_then(|()| out.sync_all()).map_err(what)?;
+        writeln!(out, "{}", secret.to_hex()).and_then(|()| out.sync_all()).map_err(context)?;
         let file = ClusterFile {
             format: FORMAT,
             cluster: format!("{id:016x}"),
@@ -152,10 +152,10 @@ impl ClusterDir {
             proxies: 0,
             replicas,
         };
-        let created = Self { path: fs::canonicalize(path).map_err(what)?, file, id: ClusterId::new(id), secret };
+        let created = Self { path: fs::canonicalize(path).map_err(context)?, file, id: ClusterId::new(id), secret };
         created.save()?;
         if let Some(parent) = created.path.parent() {
-            fs::File::open(parent).and_then(|parent| parent.sync_all()).map_err(what)?;
+            fs::File::open(parent).and_then(|parent| parent.sync_all()).map_err(context)?;
         }
         Ok(created)
     }

@@ -48,23 +48,23 @@ impl Output {
     }
 
     /// A progress bar in bytes on stderr, if a person is watching.
-    pub fn byte_bar(self, total: u64, what: &str) -> ProgressBar {
-        self.bar(total, what, "{msg:20!} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}")
+    pub fn byte_bar(self, total: u64, label: &str) -> ProgressBar {
+        self.bar(total, label, "{msg:20!} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}")
     }
 
     /// A progress bar in items.
-    pub fn item_bar(self, total: u64, what: &str) -> ProgressBar {
-        self.bar(total, what, "{msg:20!} [{bar:30}] {pos}/{len} {eta}")
+    pub fn item_bar(self, total: u64, label: &str) -> ProgressBar {
+        self.bar(total, label, "{msg:20!} [{bar:30}] {pos}/{len} {eta}")
     }
 
-    fn bar(self, total: u64, what: &str, template: &str) -> ProgressBar {
+    fn bar(self, total: u64, label: &str, template: &str) -> ProgressBar {
         let shown = !self.json && std::io::stderr().is_terminal();
         let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(total), target);
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("=> "));
         }
-        bar.set_message(what.to_owned());
+        bar.set_message(label.to_owned());
         bar
     }
 }

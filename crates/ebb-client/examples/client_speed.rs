@@ -78,13 +78,13 @@ async fn measure(mebibytes: u64, files: u64) -> Result<()> {
         per_gib(cpu_seconds() - cpu)
     );
 
-    for (what, jumping) in [("one after the other", false), ("jumping about", true)] {
+    for (order, jumping) in [("one after the other", false), ("jumping about", true)] {
         for (how, host) in [("over the network", "client"), ("from the file of the own host's server", "h0")] {
             // A client of its own each time: nothing is in its memory.
             let reader = client(&runtime, master.address(), host).await?;
             let (time, cpu) = read_all(&reader, attr.inode, mebibytes, 128 << 10, jumping).await?;
             println!(
-                "read by 128 KiB {what}, {how}: {:.0} MiB/s, {:.2} CPU seconds for each GiB, {} of {} by descriptor",
+                "read by 128 KiB {order}, {how}: {:.0} MiB/s, {:.2} CPU seconds for each GiB, {} of {} by descriptor",
                 mebibytes as f64 / time,
                 per_gib(cpu),
                 reader.metrics().short_circuit_reads,
@@ -94,7 +94,7 @@ async fn measure(mebibytes: u64, files: u64) -> Result<()> {
         }
     }
 
-    for (what, streams) in [("one after the other", 1), ("16 at a time", 16)] {
+    for (order, streams) in [("one after the other", 1), ("16 at a time", 16)] {
         let (begun, cpu) = (Instant::now(), cpu_seconds());
         let tasks: Vec<_> = (0..streams)
             .map(|stream| {
@@ -115,7 +115,7 @@ async fn measure(mebibytes: u64, files: u64) -> Result<()> {
             task.join().await??;
         }
         println!(
-            "files of 4000 bytes, {what}: {:.0} a second, {:.0} CPU microseconds each",
+            "files of 4000 bytes, {order}: {:.0} a second, {:.0} CPU microseconds each",
             files as f64 / begun.elapsed().as_secs_f64(),
             (cpu_seconds() - cpu) * 1e6 / files as f64
         );

@@ -36,19 +36,19 @@ pub(crate) struct OpenFile {
     /// It works under this epoch only, for a proxy.
     pub pinned: Option<Epoch>,
     /// Number of sticky errors that it has reported.
-    told: Mutex<u64>,
+    seen_errors: Mutex<u64>,
 }
 
 impl OpenFile {
-    /// An open file. `told` sticky errors came before it, and it does not report them.
-    pub fn new(inode: Arc<Inode>, access: Access, privileged: bool, told: u64, pinned: Option<Epoch>) -> Self {
-        Self { inode, access, privileged, ahead: Mutex::default(), pinned, told: Mutex::new(told) }
+    /// An open file. `seen_errors` sticky errors came before it, and it does not report them.
+    pub fn new(inode: Arc<Inode>, access: Access, privileged: bool, seen_errors: u64, pinned: Option<Epoch>) -> Self {
+        Self { inode, access, privileged, ahead: Mutex::default(), pinned, seen_errors: Mutex::new(seen_errors) }
     }
 
     /// Fails with the error of background work that this handle has not reported yet.
     pub fn check_sticky(&self) -> Result<()> {
         let mut core = self.inode.core.lock();
-        core.sticky.check(&mut self.told.lock())
+        core.sticky.check(&mut self.seen_errors.lock())
     }
 }
 
@@ -146,9 +146,9 @@ impl Shared {
         let core = inode.core.lock();
         let held = core.attr.map(|attr| core.overlay(attr));
         let attr = fresh.or(held).ok_or_else(|| err!(Internal, "{} was opened without attributes", inode.id))?;
-        let told = core.sticky.sample();
+        let seen_errors = core.sticky.sample();
         drop(core);
-        let file = OpenFile::new(inode.clone(), access, credentials.is_root(), told, None);
+        let file = OpenFile::new(inode.clone(), access, credentials.is_root(), seen_errors, None);
         Ok((self.handles.insert(file), attr))
     }
 

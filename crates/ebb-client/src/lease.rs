@@ -210,14 +210,14 @@ impl Shared {
             if self.runtime.now().since(started) > self.session.deadline() {
                 return Err(err!(Unavailable, "{} waits for the recovery of a lost lease", inode.id));
             }
-            self.tell_lost(inode).await;
+            self.report_lost(inode).await;
         }
     }
 
     /// Has the master recover a write lease that this client has lost, and lets it begin. The caller has passed the gate.
-    async fn tell_lost(self: &Arc<Self>, inode: &Inode) {
+    async fn report_lost(self: &Arc<Self>, inode: &Inode) {
         let lost = inode.core.lock().hold.lost().map_or(0, Epoch::raw);
-        self.tell(vec![recall::lost(inode.id.raw(), lost)]).await;
+        self.report_held(vec![recall::lost(inode.id.raw(), lost)]).await;
         self.runtime.sleep(RECOVERY_PAUSE).await;
     }
 
@@ -289,7 +289,7 @@ impl Shared {
         let attr = required_attr(reply.attr, "the state of a file")?;
         let lost = inode.core.lock().hold.lost();
         if lost == Some(attr.epoch) {
-            self.tell(vec![recall::lost(inode.id.raw(), attr.epoch.raw())]).await;
+            self.report_held(vec![recall::lost(inode.id.raw(), attr.epoch.raw())]).await;
             return Ok(());
         }
         // Nothing was written under it, or it was thrown away with the file's last name and the master is about to be told so. If it
@@ -303,10 +303,10 @@ impl Shared {
             ..Default::default()
         }];
         let reply = self.own_meta(Op::Commit(pb::meta_op::Commit { files: files.clone() })).await?;
-        self.returns.on_told_gone(&files);
+        self.returns.on_removed_committed(&files);
         if !reply.refusals.is_empty() {
             // It goes back all the same: what there is of the file is found out.
-            self.tell(vec![recall::lost(inode.id.raw(), attr.epoch.raw())]).await;
+            self.report_held(vec![recall::lost(inode.id.raw(), attr.epoch.raw())]).await;
         }
         Ok(())
     }

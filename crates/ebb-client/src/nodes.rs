@@ -60,8 +60,8 @@ struct State {
 impl State {
     /// Finds anew who counts as gray.
     fn find_gray(&mut self) {
-        let told = |node: &pb::Node| node.gray.map(|gray| (node.id, Duration::from_micros(gray.took_us)));
-        let known = self.nodes.values().filter_map(told);
+        let gray = |node: &pb::Node| node.gray.map(|gray| (node.id, Duration::from_micros(gray.took_us)));
+        let known = self.nodes.values().filter_map(gray);
         self.gray = known.chain(self.slow_links.iter().map(|(node, took)| (*node, *took))).collect();
     }
 
@@ -142,8 +142,8 @@ impl NodeMap {
 
     /// Bytes a second that a node takes while it has something to write, as far as it has told.
     pub fn write_bytes_per_sec(&self, node: u64) -> u64 {
-        let told = self.0.lock().nodes.get(&node).map_or(0, |node| node.write_bytes_per_sec);
-        ebb_power::debt::pace_or_assumed(told)
+        let rate = self.0.lock().nodes.get(&node).map_or(0, |node| node.write_bytes_per_sec);
+        ebb_power::debt::pace_or_assumed(rate)
     }
 
     /// Whether the master holds the node for dead.
@@ -247,19 +247,19 @@ impl NodeMap {
     /// A call had no answer in time. True: the node is silent from now on.
     pub fn on_timeout(&self, node: u64, sent: Moment, deadline: Duration, now: Moment) -> bool {
         let is_news = self.0.lock().silence.on_timeout(node, sent, deadline, now);
-        self.tell(is_news)
+        self.notify(is_news)
     }
 
     /// The connection of a call broke before it was answered. True: the node is silent from now on.
     pub fn on_broken(&self, node: u64, sent: Moment, now: Moment) -> bool {
         let is_news = self.0.lock().silence.on_broken(node, sent, now);
-        self.tell(is_news)
+        self.notify(is_news)
     }
 
     /// A call did not get to the node. True: the node is silent from now on.
     pub fn on_unreached(&self, node: u64, sent: Moment, now: Moment) -> bool {
         let is_news = self.0.lock().silence.on_unreached(node, sent, now);
-        self.tell(is_news)
+        self.notify(is_news)
     }
 
     /// When a call that was sent at `sent` need not be waited for any longer, if that is before its deadline.
@@ -272,11 +272,11 @@ impl NodeMap {
     /// A call has waited for the node until then. True: the node is silent from now on.
     pub fn on_waited(&self, node: u64, sent: Moment, now: Moment) -> bool {
         let is_news = self.0.lock().silence.on_waited(node, sent, now);
-        self.tell(is_news)
+        self.notify(is_news)
     }
 
     /// Calls that wait for a silent node need not wait any longer.
-    fn tell(&self, is_news: bool) -> bool {
+    fn notify(&self, is_news: bool) -> bool {
         if is_news {
             self.1.notify_waiters();
         }

@@ -19,7 +19,7 @@ pub(crate) struct Served {
 #[derive(Debug, Default)]
 struct Bytes {
     all: u64,
-    told: u64,
+    reported: u64,
 }
 
 impl Served {
@@ -45,7 +45,7 @@ impl Served {
     pub fn to_message(&self) -> pb::Served {
         let mut bytes = self.bytes.lock();
         let all = bytes.all;
-        pb::Served { boot: self.boot, bytes: all, told_bytes: std::mem::replace(&mut bytes.told, all) }
+        pb::Served { boot: self.boot, bytes: all, told_bytes: std::mem::replace(&mut bytes.reported, all) }
     }
 }
 

@@ -195,8 +195,8 @@ impl Session {
         if self.is_trusted() {
             return Ok(());
         }
-        let what = "waiting for the master to answer a poll, without which leases may not be believed";
-        self.wait_until(what, || self.is_trusted()).await
+        let purpose = "waiting for the master to answer a poll, without which leases may not be believed";
+        self.wait_until(purpose, || self.is_trusted()).await
     }
 
     /// Waits for a session after `generation`.
@@ -206,7 +206,7 @@ impl Session {
         self.wait_until("waiting for a new session after the old one expired", newer).await
     }
 
-    async fn wait_until(&self, what: &str, done: impl Fn() -> bool) -> Result<()> {
+    async fn wait_until(&self, purpose: &str, done: impl Fn() -> bool) -> Result<()> {
         let waiting = async {
             loop {
                 let changed = self.changed.notified();
@@ -218,7 +218,7 @@ impl Session {
                 changed.await;
             }
         };
-        self.runtime.timeout(self.deadline(), what, waiting).await
+        self.runtime.timeout(self.deadline(), purpose, waiting).await
     }
 
     /// A namespace request. A mutation gets a request id and is answered, not redone, when it is repeated.

@@ -163,8 +163,8 @@ impl Shared {
             self.budget.reserve(bytes).await;
             Ok(())
         };
-        let what = "waiting for room among unsynced bytes: members do not take writes";
-        self.runtime.timeout(self.session.deadline(), what, taking).await
+        let purpose = "waiting for room among unsynced bytes: members do not take writes";
+        self.runtime.timeout(self.session.deadline(), purpose, taking).await
     }
 
     /// Makes sure that space is reserved. Nothing is written to a metablock without a recorded grant.

@@ -203,12 +203,12 @@ impl Vfs for ClientVfs {
         self.client.fsync(file).await
     }
 
-    async fn allocate(&self, file: Handle, what: Allocate, offset: u64, len: u64) -> Result<()> {
-        self.client.allocate(file, what, offset, len).await
+    async fn allocate(&self, file: Handle, mode: Allocate, offset: u64, len: u64) -> Result<()> {
+        self.client.allocate(file, mode, offset, len).await
     }
 
-    async fn seek(&self, file: Handle, offset: u64, what: Seek) -> Result<u64> {
-        self.client.seek(file, offset, what).await
+    async fn seek(&self, file: Handle, offset: u64, whence: Seek) -> Result<u64> {
+        self.client.seek(file, offset, whence).await
     }
 
     async fn copy_range(&self, copy: CopyRange) -> Result<u64> {

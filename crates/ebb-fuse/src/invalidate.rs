@@ -133,7 +133,7 @@ impl Invalidator {
     }
 
     /// The same. The receiver completes when the kernel has dropped the range.
-    pub fn tell(&self, range: Range) -> oneshot::Receiver<()> {
+    pub fn invalidate(&self, range: Range) -> oneshot::Receiver<()> {
         let (done, wait) = oneshot::channel();
         self.push(range, Some(done));
         wait
@@ -215,13 +215,13 @@ impl Invalidator {
     /// Makes the kernel request the attributes of these inodes again. If it caches names, it must
     /// request all of them again too. Waits for nothing.
     pub fn forget(&self, inodes: &[InodeId]) {
-        if let Err(error) = self.tell_forget(inodes) {
+        if let Err(error) = self.notify_forget(inodes) {
             tracing::warn!(%error, "the kernel keeps names and attributes until their time is over");
         }
     }
 
     /// Notifies the kernel from this thread. This takes no lock that a request may hold.
-    fn tell_forget(&self, inodes: &[InodeId]) -> Result<()> {
+    fn notify_forget(&self, inodes: &[InodeId]) -> Result<()> {
         let Some((device, epochs)) = self.device.get() else { return Ok(()) };
         if *epochs {
             device.notify(&reply::invalidate_names())?;

@@ -183,7 +183,7 @@ impl Guard {
                     .collect(),
                 Served::Anything => vec![Range::whole(self.inode)],
             };
-            let waits: Vec<_> = ranges.into_iter().map(|range| inner.invalidator.tell(range)).collect();
+            let waits: Vec<_> = ranges.into_iter().map(|range| inner.invalidator.invalidate(range)).collect();
             let all = async {
                 for wait in waits {
                     // An error means that the mount has ended, and no thread notifies the kernel.

@@ -131,14 +131,14 @@ pub async fn mount_vfs<V: Vfs>(
             return Err(error);
         }
     };
-    let (tell, outcome) = watch::channel(None);
+    let (outcome_sender, outcome) = watch::channel(None);
     let watched = path.clone();
     drop(runtime.spawn("fuse mount", async move {
         let served = wait_for_readers(ended, &watched).await;
         let finished = session.finish().await;
         invalidator.close();
         // Every receiver may be gone.
-        let _ = tell.send(Some(served.and(finished)));
+        let _ = outcome_sender.send(Some(served.and(finished)));
     }));
     let (tuned, readahead) = (path.clone(), options.readahead_bytes);
     runtime.compute(move || kernel::set_readahead(&tuned, readahead)).await;

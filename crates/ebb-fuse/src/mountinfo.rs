@@ -147,14 +147,14 @@ pub fn users_of(path: &Path, span: Duration) -> String {
     std::iter::from_fn(next).take(SHOWN_MAX).collect::<Vec<_>>().join(", ")
 }
 
-/// Calls `tell` with each process, until `tell` ends the search.
-fn find_users(path: &Path, tell: &mut dyn FnMut(String) -> bool) {
+/// Calls `visit` with each process, until `visit` ends the search.
+fn find_users(path: &Path, visit: &mut dyn FnMut(String) -> bool) {
     let Ok(processes) = fs::read_dir("/proc") else { return };
     for process in processes.flatten() {
         let numbered = process.file_name().as_bytes().iter().all(u8::is_ascii_digit);
         if numbered && uses(&process.path(), path) {
             let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-            if !tell(format!("{} (pid {})", name.trim(), process.file_name().to_string_lossy())) {
+            if !visit(format!("{} (pid {})", name.trim(), process.file_name().to_string_lossy())) {
                 return;
             }
         }

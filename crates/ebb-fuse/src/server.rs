@@ -64,7 +64,7 @@ impl<V: Vfs> Server<V> {
     /// Carries out a request, and returns the body of the reply.
     pub async fn perform(&self, header: &Header, request: Request) -> Result<Bytes> {
         let (name, about) = (complaint::name_of(&request), gone::About::of(&request));
-        let done = self.dispatch(header, request).await.map_err(|error| about.told(error));
+        let done = self.dispatch(header, request).await.map_err(|error| about.for_program(error));
         done.inspect_err(|error| self.complain(header, name.as_ref(), error))
     }
 

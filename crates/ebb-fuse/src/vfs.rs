@@ -168,9 +168,9 @@ pub trait Vfs: Send + Sync + 'static {
     /// Returns when all written bytes are on stable storage.
     fn fsync(&self, file: Handle) -> impl Future<Output = Result<()>> + Send;
     /// Allocates or frees space as fallocate(2) does.
-    fn allocate(&self, file: Handle, what: Allocate, offset: u64, len: u64) -> impl Future<Output = Result<()>> + Send;
+    fn allocate(&self, file: Handle, mode: Allocate, offset: u64, len: u64) -> impl Future<Output = Result<()>> + Send;
     /// Finds the next data or hole at or after `offset`. Beyond the end: error `NoSuchOffset`.
-    fn seek(&self, file: Handle, offset: u64, what: Seek) -> impl Future<Output = Result<u64>> + Send;
+    fn seek(&self, file: Handle, offset: u64, whence: Seek) -> impl Future<Output = Result<u64>> + Send;
     /// Copies a range between open files. Returns the number of copied bytes, which may be less
     /// than `len`.
     fn copy_range(&self, copy: CopyRange) -> impl Future<Output = Result<u64>> + Send;

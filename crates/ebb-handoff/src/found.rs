@@ -24,12 +24,12 @@ pub struct Doubt {
     /// Offset of the damage in it.
     pub offset: u64,
     /// Description of the damage.
-    pub what: &'static str,
+    pub reason: &'static str,
 }
 
 impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, byte {}: {}", self.path.display(), self.offset, self.what)
+        write!(f, "{}, byte {}: {}", self.path.display(), self.offset, self.reason)
     }
 }
 
@@ -45,9 +45,9 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    fn doubt(&mut self, is_certain: bool, path: &Path, offset: u64, what: &'static str) {
+    fn doubt(&mut self, is_certain: bool, path: &Path, offset: u64, reason: &'static str) {
         if self.doubt.as_ref().is_none_or(|doubt| is_certain && !doubt.is_certain) {
-            self.doubt = Some(Doubt { is_certain, path: path.to_owned(), offset, what });
+            self.doubt = Some(Doubt { is_certain, path: path.to_owned(), offset, reason });
         }
     }
 }
@@ -84,12 +84,12 @@ pub(crate) fn take_segment(found: &mut Found, path: &Path, segment: u64, bytes: 
 }
 
 fn doubt_of(past: Past, path: &Path) -> Option<Doubt> {
-    let (is_certain, what) = match past {
+    let (is_certain, reason) = match past {
         Past::Whole => return None,
         Past::PerhapsDamaged => (false, "an earlier segment ended within a record"),
         Past::Damaged => (true, "an earlier segment was damaged"),
     };
-    Some(Doubt { is_certain, path: path.to_owned(), offset: 0, what })
+    Some(Doubt { is_certain, path: path.to_owned(), offset: 0, reason })
 }
 
 /// Reads the records of a segment. Damage loses the records that it hits, not those behind.

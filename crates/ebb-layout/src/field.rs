@@ -154,7 +154,7 @@ fn check_enough(disks: &[&VolumeView], view: &View, ask: &Ask, usable: usize, ro
         return Ok(());
     }
     let known: BTreeSet<_> = view.volumes.iter().map(|volume| volume.node).collect();
-    let what = format!(
+    let need = format!(
         "{missing} more of {} copies need {missing} nodes besides the {} present and {} excluded",
         ask.replicas,
         ask.present.len(),
@@ -163,13 +163,13 @@ fn check_enough(disks: &[&VolumeView], view: &View, ask: &Ask, usable: usize, ro
     if usable < missing {
         bail!(
             Unavailable,
-            "{what}; {usable} of {} known nodes are usable: start nodes, end a drain, or ask for fewer copies",
+            "{need}; {usable} of {} known nodes are usable: start nodes, end a drain, or ask for fewer copies",
             known.len()
         );
     }
     bail!(
         NoSpace,
-        "{what}; {usable} are usable, but only {roomy} have room for {} bytes ({} of {} volumes have): free space or add volumes",
+        "{need}; {usable} are usable, but only {roomy} have room for {} bytes ({} of {} volumes have): free space or add volumes",
         ask.bytes,
         disks.len(),
         view.volumes.len()

@@ -148,7 +148,7 @@ async fn many(runtime: &Runtime, group: &Group, files: u64) -> Result<u64> {
     Ok(longest.load(Ordering::Relaxed))
 }
 
-async fn restart(runtime: &Runtime, dir: &Path, what: &str) -> Result<()> {
+async fn restart(runtime: &Runtime, dir: &Path, label: &str) -> Result<()> {
     let mut times = Vec::new();
     for _ in 0..5 {
         let begun = runtime.now();
@@ -157,7 +157,7 @@ async fn restart(runtime: &Runtime, dir: &Path, what: &str) -> Result<()> {
         master.stop().await;
     }
     times.sort_unstable();
-    println!("{what}: median {:.2} s, from {:.2} to {:.2}", secs(times[2]), secs(times[0]), secs(times[4]));
+    println!("{label}: median {:.2} s, from {:.2} to {:.2}", secs(times[2]), secs(times[0]), secs(times[4]));
     Ok(())
 }
 

@@ -33,8 +33,8 @@ pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Res
     if call.volumes.is_empty() {
         bail!(Invalid, "a node registers with at least one volume");
     }
-    let who = || format!("n{} ({}, {})", call.node, call.host, call.address);
-    shared.hear(who, call.position.as_ref())?;
+    let sender = || format!("n{} ({}, {})", call.node, call.host, call.address);
+    shared.hear(sender, call.position.as_ref())?;
     check_new(shared, &call)?;
     adopt_ids(shared, &mut call);
     twins::check(shared, &call)?;
@@ -79,7 +79,7 @@ pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Res
     for volume in volumes.iter().filter(|volume| volume.state() == pb::VolumeState::VolumePoisoned) {
         tracing::warn!(volume = %VolumeId::new(volume.id), trouble = volume.trouble, "a volume was already poisoned when its node registered");
     }
-    shared.tell_node_map();
+    shared.announce_node_map();
     reply.position = Some(shared.position());
     Ok(reply)
 }
@@ -153,7 +153,7 @@ pub(crate) fn heartbeat(shared: &Shared, call: &pb::Heartbeat) -> Result<pb::Hea
     drop(machine);
     on_losses(shared, &snapshot, &losses);
     if changed {
-        shared.tell_node_map();
+        shared.announce_node_map();
     }
     let gray = {
         let node = NodeId::new(call.node);
@@ -227,8 +227,8 @@ fn hear_epochs(shared: &Shared, machine: &Machine, call: &pb::ReplicaReport) -> 
         let Some((inode, _)) = machine.find_metablock(metablock) else { continue };
         // A file that is gone has no epoch to compare with.
         let given = machine.attr(inode).ok().map(|attr| Epoch::new(attr.epoch));
-        let who = || format!("the replica of {metablock} on n{} v{}", call.node, call.volume);
-        if given.is_some_and(|given| shared.hear_epoch(who, seen, given)) {
+        let sender = || format!("the replica of {metablock} on n{} v{}", call.node, call.volume);
+        if given.is_some_and(|given| shared.hear_epoch(sender, seen, given)) {
             let mut soft = shared.soft();
             let work = &mut soft.work;
             work.ahead.insert(inode);

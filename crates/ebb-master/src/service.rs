@@ -392,7 +392,7 @@ impl Front {
         if is_news {
             // Clients get the list of proxies with the node map.
             self.shared.soft().registry.bump();
-            self.shared.tell_node_map();
+            self.shared.announce_node_map();
         }
         Ok(done())
     }

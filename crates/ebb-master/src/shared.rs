@@ -180,7 +180,7 @@ impl Shared {
     }
 
     /// Wakes all polls, so that clients get the changed node map.
-    pub(crate) fn tell_node_map(&self) {
+    pub(crate) fn announce_node_map(&self) {
         self.soft().sessions.wake_all();
     }
 }

@@ -124,8 +124,8 @@ mod tests {
     fn reasons_are_counted_and_the_most_frequent_stands_first() {
         let mut tally = Tally::default();
         ["a", "b", "b"].iter().for_each(|why| tally.add((*why).to_owned()));
-        let told: Vec<_> =
+        let shown: Vec<_> =
             tally.to_messages().into_iter().map(|shortage| (shortage.metablocks, shortage.why)).collect();
-        assert_eq!(told, [(2, "b".to_owned()), (1, "a".to_owned())]);
+        assert_eq!(shown, [(2, "b".to_owned()), (1, "a".to_owned())]);
     }
 }

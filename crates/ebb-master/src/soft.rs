@@ -116,7 +116,7 @@ impl Soft {
         let held = machine.orphans().filter(|inode| machine.holder(*inode).is_some());
         held.for_each(|inode| soft.nameless.add(inode, now));
         // These sessions cannot reclaim their handles, because their clients may not know yet which files these are.
-        machine.untold().for_each(|(session, inode)| soft.leases.add_open(session, inode, 0));
+        machine.unacknowledged_opens().for_each(|(session, inode)| soft.leases.add_open(session, inode, 0));
         if !soft.sessions.is_empty() {
             soft.reclaim_until = Some(now.after(options.session_ttl));
         }

@@ -186,11 +186,11 @@ impl Shared {
         machine.position(self.group.applied_index())
     }
 
-    /// Compares a position that `who` has seen with this master's history. A position that the history never had ends
+    /// Compares a position that `sender` has seen with this master's history. A position that the history never had ends
     /// the service.
     ///
     /// Errors: `WentBack`.
-    pub(crate) fn hear(&self, who: impl FnOnce() -> String, seen: Option<&pb::Position>) -> Result<()> {
+    pub(crate) fn hear(&self, sender: impl FnOnce() -> String, seen: Option<&pb::Position>) -> Result<()> {
         self.standing.check()?;
         let Some(seen) = seen else { return Ok(()) };
         let (verdict, own) = {
@@ -208,7 +208,7 @@ impl Shared {
             }
             return Ok(());
         }
-        let error = self.went_back(&describe_lead(verdict, &who(), seen, &own));
+        let error = self.went_back(&describe_lead(verdict, &sender(), seen, &own));
         self.standing.refuse(&error);
         self.state.soft().sessions.wake_all();
         Err(error)
@@ -227,7 +227,7 @@ impl Shared {
     ///
     /// Returns whether the file must be recovered above `seen`, because the loss was accepted. Otherwise a higher epoch
     /// ends the service.
-    pub(crate) fn hear_epoch(&self, who: impl FnOnce() -> String, seen: Epoch, given: Epoch) -> bool {
+    pub(crate) fn hear_epoch(&self, sender: impl FnOnce() -> String, seen: Epoch, given: Epoch) -> bool {
         if seen <= given || self.group.machine().has_accepted_loss() || self.runtime.has_bug(SeededBug::OldMasterServes)
         {
             return seen > given;
@@ -236,7 +236,7 @@ impl Shared {
             accepting.epoch = accepting.epoch.max(seen.raw());
             return true;
         }
-        let found = format!("{} has epoch {seen}, and this log has given {given} at most", who());
+        let found = format!("{} has epoch {seen}, and this log has given {given} at most", sender());
         let error = self.went_back(&found);
         self.standing.refuse(&error);
         false
@@ -254,17 +254,17 @@ impl Shared {
     }
 }
 
-fn describe_lead(verdict: Told, who: &str, seen: &pb::Position, own: &pb::Position) -> String {
+fn describe_lead(verdict: Told, sender: &str, seen: &pb::Position, own: &pb::Position) -> String {
     let place = |at: &pb::Position| format!("entry {} of run {}", at.index, at.run);
     match verdict {
-        Told::Parted => format!("{who} has seen {} of another master, which went on from the same log", place(seen)),
+        Told::Parted => format!("{sender} has seen {} of another master, which went on from the same log", place(seen)),
         Told::Stranger => format!(
-            "{who} has seen {} of lineage {:016x}, and this log is of lineage {:016x} and knows nothing of that one",
+            "{sender} has seen {} of lineage {:016x}, and this log is of lineage {:016x} and knows nothing of that one",
             place(seen),
             seen.lineage,
             own.lineage
         ),
-        _ => format!("{who} has seen {}, and this log has come to {} only", place(seen), place(own)),
+        _ => format!("{sender} has seen {}, and this log has come to {} only", place(seen), place(own)),
     }
 }
 

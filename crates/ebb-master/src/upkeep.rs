@@ -130,7 +130,7 @@ fn note_deaths(shared: &Shared) {
     if !losses.is_empty() {
         on_losses(shared, &snapshot, &losses);
     }
-    shared.tell_node_map();
+    shared.announce_node_map();
 }
 
 /// Resolves doubts about replicas. Runs until the master stops.

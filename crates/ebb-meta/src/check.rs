@@ -73,9 +73,9 @@ impl Machine {
     fn check_inode(&self, id: InodeId, inode: &Inode, named: Option<&Named>, broken: &mut Vec<String>) {
         let none = Named::default();
         let named = named.unwrap_or(&none);
-        let mut expect = |holds: bool, what: &str| {
+        let mut expect = |holds: bool, rule: &str| {
             if !holds {
-                broken.push(format!("{id}: {what}"));
+                broken.push(format!("{id}: {rule}"));
             }
         };
         expect(id < self.next.inode, "is above the counter of inodes");
@@ -120,9 +120,9 @@ impl Machine {
 
     fn check_file(&self, id: InodeId, inode: &Inode, file: &FileBody, broken: &mut Vec<String>) {
         let settings = self.datasets.settings(inode.dataset);
-        let mut expect = |holds: bool, what: &str| {
+        let mut expect = |holds: bool, rule: &str| {
             if !holds {
-                broken.push(format!("{id}: {what}"));
+                broken.push(format!("{id}: {rule}"));
             }
         };
         expect(!(file.recovering && file.holder.is_some()), "it is held and being recovered at once");
@@ -158,9 +158,9 @@ impl Machine {
         let files = || self.inodes.values().filter_map(|inode| inode.file());
         let metablocks: usize = files().map(|file| file.map.len()).sum();
         let members: usize = files().flat_map(|file| file.map.iter()).map(|block| block.members.len()).sum();
-        let mut expect = |holds: bool, what: &str| {
+        let mut expect = |holds: bool, rule: &str| {
             if !holds {
-                broken.push(what.to_owned());
+                broken.push(rule.to_owned());
             }
         };
         expect(self.replicas.count() == metablocks, "the index of metablocks has another number of them");

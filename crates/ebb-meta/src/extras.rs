@@ -155,9 +155,9 @@ impl Machine {
     /// Broken invariants of extra copies, a sentence each.
     pub(crate) fn check_extras(&self, broken: &mut Vec<String>) {
         for (id, block, members) in self.extras.iter() {
-            let mut expect = |holds: bool, what: &str| {
+            let mut expect = |holds: bool, rule: &str| {
                 if !holds {
-                    broken.push(format!("{block} of {id}: {what}"));
+                    broken.push(format!("{block} of {id}: {rule}"));
                 }
             };
             let file = self.inodes.get(&id).and_then(|inode| inode.file());

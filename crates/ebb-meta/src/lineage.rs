@@ -106,25 +106,25 @@ impl Lineage {
         }
     }
 
-    fn compare_position(&self, applied: u64, told: &pb::Position) -> Told {
-        if told.lineage == 0 {
+    fn compare_position(&self, applied: u64, position: &pb::Position) -> Told {
+        if position.lineage == 0 {
             return Told::Known;
         }
         // I-86: the order of these questions matters. A superseded lineage is no stranger.
-        if self.superseded.contains(&told.lineage) {
+        if self.superseded.contains(&position.lineage) {
             return Told::Superseded;
         }
-        if told.lineage != self.id {
+        if position.lineage != self.id {
             return Told::Stranger;
         }
-        let Some(at) = self.runs.iter().position(|run| run.number == told.run) else {
-            return if told.run > self.run { Told::Ahead } else { Told::Known };
+        let Some(at) = self.runs.iter().position(|run| run.number == position.run) else {
+            return if position.run > self.run { Told::Ahead } else { Told::Known };
         };
         // A run ends where the next one starts. The last run has come as far as the state.
         let end = self.runs.get(at + 1).map_or(applied, |next| next.after);
-        match self.runs[at].mark == told.mark {
+        match self.runs[at].mark == position.mark {
             false => Told::Parted,
-            true if told.index > end => Told::Ahead,
+            true if position.index > end => Told::Ahead,
             true => Told::Known,
         }
     }
@@ -173,8 +173,8 @@ impl Machine {
 
     /// Compares the position that a peer has seen with this state, which has `applied` entries of the log applied.
     #[must_use]
-    pub fn judge_position(&self, applied: u64, told: &pb::Position) -> Told {
-        self.lineage.compare_position(applied, told)
+    pub fn judge_position(&self, applied: u64, position: &pb::Position) -> Told {
+        self.lineage.compare_position(applied, position)
     }
 
     /// Whether a replica with this id belongs to another history: this one never assigned the id.
@@ -228,7 +228,9 @@ impl Machine {
         lineage.epoch_floor = most.saturating_add(EPOCH_JUMP).min(NUMBER_MAX / 2);
         let old = std::mem::replace(&mut lineage.id, op.lineage);
         lineage.superseded.insert(old);
-        lineage.superseded.extend(op.superseded.iter().copied().filter(|told| *told != 0 && *told != op.lineage));
+        lineage
+            .superseded
+            .extend(op.superseded.iter().copied().filter(|lineage| *lineage != 0 && *lineage != op.lineage));
         lineage.deletions_held = true;
         // A counter may be above the bound already: a quarantined id may have moved it there. It never goes back.
         let raise = |counter: u64, jump: u64| counter.saturating_add(jump).min(NUMBER_MAX.max(counter));

@@ -36,13 +36,13 @@ pub(crate) fn check(id: InodeId, inode: &Inode, credentials: &Credentials, want:
     if allows(inode, credentials, want) {
         return Ok(());
     }
-    let what = match want {
+    let verb = match want {
         READ => "read",
         WRITE => "write",
         EXECUTE => "search or execute",
         _ => "change entries of",
     };
-    bail!(AccessDenied, "uid {} may not {what} {id} (mode {:04o}, uid {})", credentials.uid, inode.mode, inode.uid)
+    bail!(AccessDenied, "uid {} may not {verb} {id} (mode {:04o}, uid {})", credentials.uid, inode.mode, inode.uid)
 }
 
 /// Whether the caller may administer the inode: as its owner or the superuser.

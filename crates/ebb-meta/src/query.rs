@@ -114,7 +114,7 @@ impl Machine {
                 kind: inode.kind().raw(),
                 cookie,
                 attr: op.plus.then(|| self.attr_of(inode_id, inode)),
-                metablocks: blocks.take(METABLOCKS_PER_REPLY).map(|block| self.told(inode_id, block)).collect(),
+                metablocks: blocks.take(METABLOCKS_PER_REPLY).map(|block| self.record_of(inode_id, block)).collect(),
                 unsettled: false,
             };
             let members: usize = entry.metablocks.iter().map(|block| block.members.len() + block.extra.len() + 2).sum();
@@ -152,7 +152,7 @@ impl Machine {
         let limit = if op.limit == 0 { METABLOCKS_PER_REPLY } else { (op.limit as usize).min(METABLOCKS_PER_REPLY) };
         let rest = file.map.starting_at(op.first_index);
         Ok(pb::MetaReply {
-            metablocks: rest.iter().take(limit).map(|block| self.told(id, block)).collect(),
+            metablocks: rest.iter().take(limit).map(|block| self.record_of(id, block)).collect(),
             end: rest.len() <= limit,
             ..self.attr_reply(id)?
         })

@@ -108,7 +108,7 @@ impl Registry {
         let same = |known: &&pb::Node| known.host == asked.host && lives(&known.volumes) == wanted;
         let known = records.into_iter().find(same)?;
         let volumes = asked.volumes.iter().zip(&known.volumes);
-        let volumes = volumes.map(|(told, known)| pb::Volume { id: known.id, ..told.clone() });
+        let volumes = volumes.map(|(reported, known)| pb::Volume { id: known.id, ..reported.clone() });
         Some(pb::RegisterNodeCommand { node: known.id, volumes: volumes.collect(), ..asked.clone() })
     }
 

@@ -69,9 +69,9 @@ impl Machine {
     }
 }
 
-fn expect(broken: &mut Vec<String>, holds: bool, id: InodeId, what: &str) {
+fn expect(broken: &mut Vec<String>, holds: bool, id: InodeId, rule: &str) {
     if !holds {
-        broken.push(format!("{id}: {what}"));
+        broken.push(format!("{id}: {rule}"));
     }
 }
 

@@ -53,11 +53,11 @@ impl Machine {
     /// All metablocks of a file, in order of index. Inodes of other kinds have none.
     pub fn metablocks(&self, inode: InodeId) -> Result<Vec<pb::Metablock>> {
         let file = self.inode(inode)?.file();
-        Ok(file.into_iter().flat_map(|file| file.map.iter()).map(|block| self.told(inode, block)).collect())
+        Ok(file.into_iter().flat_map(|file| file.map.iter()).map(|block| self.record_of(inode, block)).collect())
     }
 
     /// A metablock for a message to clients, with its extra copies.
-    pub(crate) fn told(&self, inode: InodeId, block: &crate::map::Metablock) -> pb::Metablock {
+    pub(crate) fn record_of(&self, inode: InodeId, block: &crate::map::Metablock) -> pb::Metablock {
         pb::Metablock { extra: self.extras.get(inode, block.id).to_vec(), ..block.to_pb() }
     }
 
@@ -73,7 +73,7 @@ impl Machine {
     pub fn find_metablock(&self, id: MetablockId) -> Option<(InodeId, pb::Metablock)> {
         let inode = self.replicas.owner(id)?;
         let block = self.inodes.get(&inode)?.file()?.map.get(id)?;
-        Some((inode, self.told(inode, block)))
+        Some((inode, self.record_of(inode, block)))
     }
 
     /// Whether some file has this metablock.
@@ -121,7 +121,7 @@ impl Machine {
 
     /// Sessions and the files that they made, as long as the session may not have the reply. The reply is kept for a
     /// repeated request.
-    pub fn untold(&self) -> impl Iterator<Item = (SessionId, InodeId)> + '_ {
+    pub fn unacknowledged_opens(&self) -> impl Iterator<Item = (SessionId, InodeId)> + '_ {
         let made = |outcome: &crate::session::Outcome| {
             let reply = outcome.as_ref().as_ref().ok().filter(|reply| reply.created);
             reply.and_then(|reply| reply.attr).map(|attr| InodeId::new(attr.inode))

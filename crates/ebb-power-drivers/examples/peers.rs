@@ -132,21 +132,21 @@ impl Peers<'_> {
     }
 
     /// Asks until there is an answer, or patience is at its end; then fails with the last error.
-    async fn until<T>(&self, what: &str, mut ask: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+    async fn until<T>(&self, event: &str, mut ask: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
         let deadline = self.runtime.now().after(PATIENCE);
         loop {
             let asked = ask().await;
             let is_late = self.runtime.now() > deadline;
             match asked {
                 Ok(Some(answer)) => return Ok(answer),
-                Ok(None) if is_late => bail!(Timeout, "{what}: it never came"),
-                Err(error) if is_late => return Err(error.context(what)),
+                Ok(None) if is_late => bail!(Timeout, "{event}: it never came"),
+                Err(error) if is_late => return Err(error.context(event)),
                 Ok(None) | Err(_) => self.runtime.sleep(Duration::from_millis(200)).await,
             }
         }
     }
 }
 
-fn expect(what: &str, holds: bool) -> Result<()> {
-    if holds { Ok(()) } else { Err(err!(Internal, "not so: {what}")) }
+fn expect(event: &str, holds: bool) -> Result<()> {
+    if holds { Ok(()) } else { Err(err!(Internal, "not so: {event}")) }
 }

@@ -146,12 +146,13 @@ mod tests {
 
     #[test]
     fn a_process_ends_before_it_is_gone() {
-        let told = |state, fields: &[(usize, u64)]| parse(&text(state, fields)).map(|stat| (stat.ends, stat.is_gone()));
-        assert_eq!(told('S', &[(9, 0x40_0000), (31, 0)]), Some((false, false)));
-        assert_eq!(told('D', &[(9, 0), (31, 256)]), Some((true, false)), "killed in the middle of disk work");
-        assert_eq!(told('R', &[(9, 0x40_0004), (31, 0)]), Some((true, false)));
-        assert_eq!(told('Z', &[(20, 3)]), Some((true, false)), "another thread still does something");
-        assert_eq!(told('Z', &[(20, 1)]), Some((true, true)));
+        let parsed =
+            |state, fields: &[(usize, u64)]| parse(&text(state, fields)).map(|stat| (stat.ends, stat.is_gone()));
+        assert_eq!(parsed('S', &[(9, 0x40_0000), (31, 0)]), Some((false, false)));
+        assert_eq!(parsed('D', &[(9, 0), (31, 256)]), Some((true, false)), "killed in the middle of disk work");
+        assert_eq!(parsed('R', &[(9, 0x40_0004), (31, 0)]), Some((true, false)));
+        assert_eq!(parsed('Z', &[(20, 3)]), Some((true, false)), "another thread still does something");
+        assert_eq!(parsed('Z', &[(20, 1)]), Some((true, true)));
     }
 
     /// A line of `/proc/PID/stat` whose fields hold their own numbers, but for these.

@@ -52,17 +52,17 @@ impl Http {
 
     /// The answer's body. `AccessDenied`, `NotFound`, `Busy`, `Invalid` or `Protocol` for an answer that is a refusal.
     async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value> {
-        let what = format!("{method} http://{}{path}", self.address);
-        let called = self.runtime.timeout(self.deadline, &what, self.exchange(method, path, body)).await?;
+        let request = format!("{method} http://{}{path}", self.address);
+        let called = self.runtime.timeout(self.deadline, &request, self.exchange(method, path, body)).await?;
         let Answer { status, body } = called;
-        let told = || body.pointer("/error/message").and_then(Value::as_str).unwrap_or("no reason given").to_owned();
+        let reason = || body.pointer("/error/message").and_then(Value::as_str).unwrap_or("no reason given").to_owned();
         match status {
             200..=299 => Ok(body),
-            401 | 403 => bail!(AccessDenied, "{what}: {status}: user or password is refused"),
-            404 => bail!(NotFound, "{what}: {status}: {}", told()),
-            409 | 503 => bail!(Busy, "{what}: {status}: {}", told()),
-            400..=499 => bail!(Invalid, "{what}: {status}: {}", told()),
-            _ => bail!(Protocol, "{what}: {status}: {}", told()),
+            401 | 403 => bail!(AccessDenied, "{request}: {status}: user or password is refused"),
+            404 => bail!(NotFound, "{request}: {status}: {}", reason()),
+            409 | 503 => bail!(Busy, "{request}: {status}: {}", reason()),
+            400..=499 => bail!(Invalid, "{request}: {status}: {}", reason()),
+            _ => bail!(Protocol, "{request}: {status}: {}", reason()),
         }
     }
 

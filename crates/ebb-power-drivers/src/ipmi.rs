@@ -72,15 +72,15 @@ impl Ipmi {
         command.args(["-U", &controller.user]).arg("-f").arg(&controller.password_file).args(words);
         // Cancel-safety: a call that is given up takes its process with it.
         command.stdin(std::process::Stdio::null()).kill_on_drop(true);
-        let what = format!("ipmitool {} for {node} at {}", words.join(" "), controller.host);
+        let shown = format!("ipmitool {} for {node} at {}", words.join(" "), controller.host);
         let ran = async {
             let start = |error| err!(Unsupported, "starting {}: {error}", self.program.display());
             command.output().await.map_err(start)
         };
-        let output = self.runtime.timeout(self.call, &what, ran).await?;
+        let output = self.runtime.timeout(self.call, &shown, ran).await?;
         if !output.status.success() {
-            let told = String::from_utf8_lossy(&output.stderr);
-            bail!(Unreachable, "{what}: {}", told.trim());
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            bail!(Unreachable, "{shown}: {}", stderr.trim());
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }

@@ -26,9 +26,9 @@ impl Nut {
 
     /// The state of the UPS now. Each question is a connection of its own: upsd may be restarted in between.
     pub async fn read(&self) -> Result<UpsReading> {
-        let what = format!("asking upsd at {} for {}", self.address, self.ups);
-        let asked = self.runtime.timeout(self.deadline, &what, self.ask()).await;
-        asked.map_err(|error| if error.detail().starts_with(&what) { error } else { error.context(&what) })
+        let purpose = format!("asking upsd at {} for {}", self.address, self.ups);
+        let asked = self.runtime.timeout(self.deadline, &purpose, self.ask()).await;
+        asked.map_err(|error| if error.detail().starts_with(&purpose) { error } else { error.context(&purpose) })
     }
 
     async fn ask(&self) -> Result<UpsReading> {

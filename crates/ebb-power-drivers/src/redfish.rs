@@ -235,8 +235,8 @@ mod tests {
         assert_eq!(failing(answer("401 Unauthorized", "")).await.kind(), ErrorKind::AccessDenied);
         assert_eq!(failing(answer("200 OK", "<html>")).await.kind(), ErrorKind::Protocol);
         assert_eq!(failing(answer("200 OK", "{}")).await.kind(), ErrorKind::Protocol);
-        let told = failing(answer("404 Not Found", r#"{"error":{"message":"no such system"}}"#)).await;
-        assert!(told.to_string().contains("no such system"), "{told}");
+        let error = failing(answer("404 Not Found", r#"{"error":{"message":"no such system"}}"#)).await;
+        assert!(error.to_string().contains("no such system"), "{error}");
         assert_eq!(failing("HTTP/1.1 200".into()).await.kind(), ErrorKind::Disconnected);
     }
 

@@ -133,15 +133,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_host_that_cannot_sleep_or_wake_says_so() {
-        let told = |states, has_alarm| {
+        let refusal = |states, has_alarm| {
             let root = sysfs(states, has_alarm);
             let error = Suspend::new(Runtime::real(), NODE, root.path()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported);
             error.to_string()
         };
-        assert!(told(None, true).contains("no sleep states"));
-        assert!(told(Some("disk\n"), true).contains("\"disk\""));
-        assert!(told(Some("freeze mem\n"), false).contains("no alarm"));
+        assert!(refusal(None, true).contains("no sleep states"));
+        assert!(refusal(Some("disk\n"), true).contains("\"disk\""));
+        assert!(refusal(Some("freeze mem\n"), false).contains("no alarm"));
     }
 
     #[tokio::test]

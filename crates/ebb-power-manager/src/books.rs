@@ -120,11 +120,11 @@ pub(crate) fn encode(kept: &Kept) -> Result<Vec<u8>> {
 /// Decodes the account's file. `Unsupported` for a later format; `Corrupt` otherwise.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Kept> {
     // The format first: another one may have other fields.
-    let told: Value = serde_json::from_slice(bytes).map_err(|error| err!(Corrupt, "{error}"))?;
-    if let Some(format) = told["format"].as_u64().filter(|format| !(1..=u64::from(FORMAT)).contains(format)) {
+    let value: Value = serde_json::from_slice(bytes).map_err(|error| err!(Corrupt, "{error}"))?;
+    if let Some(format) = value["format"].as_u64().filter(|format| !(1..=u64::from(FORMAT)).contains(format)) {
         bail!(Unsupported, "format {format} of the energy account; this release reads 1 to {FORMAT}");
     }
-    let books: Books = serde_json::from_value(told).map_err(|error| err!(Corrupt, "{error}"))?;
+    let books: Books = serde_json::from_value(value).map_err(|error| err!(Corrupt, "{error}"))?;
     let numbers = [books.joules, books.offered_joules, books.battery_joules, books.missing_joules, books.over_joules];
     let of_nodes = books.nodes.values().map(|node| node.joules);
     let others = [books.over_peak_watts].into_iter().chain(books.charge_joules);
@@ -176,20 +176,20 @@ mod tests {
         let node = account.nodes.entry(NodeId::new(3)).or_default();
         (node.joules, node.starts, node.asleep_ms) = (0.1, 4, 9);
         let kept = Kept { account, charge_joules: Some(80.5) };
-        let mut told = serde_json::to_value(Books::from(&kept)).unwrap();
-        assert_eq!(decode(told.to_string().as_bytes()).unwrap(), kept);
-        let mut first = told.clone();
+        let mut value = serde_json::to_value(Books::from(&kept)).unwrap();
+        assert_eq!(decode(value.to_string().as_bytes()).unwrap(), kept);
+        let mut first = value.clone();
         first.as_object_mut().unwrap().remove("charge_joules");
         first["format"] = 1.into();
         assert_eq!(decode(first.to_string().as_bytes()).unwrap(), Kept { charge_joules: None, ..kept });
         for number in ["joules", "charge_joules"] {
-            let mut wrong = told.clone();
+            let mut wrong = value.clone();
             wrong[number] = (-1.0).into();
             assert_eq!(decode(wrong.to_string().as_bytes()).unwrap_err().kind(), ErrorKind::Corrupt);
         }
-        told["format"] = 3.into();
-        told["of_a_later_release"] = 3.into();
-        let refused = decode(told.to_string().as_bytes()).unwrap_err();
+        value["format"] = 3.into();
+        value["of_a_later_release"] = 3.into();
+        let refused = decode(value.to_string().as_bytes()).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Unsupported);
         assert_eq!(refused.to_string(), "format 3 of the energy account; this release reads 1 to 2");
         assert_eq!(decode(b"{").unwrap_err().kind(), ErrorKind::Corrupt);

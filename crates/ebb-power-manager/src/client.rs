@@ -292,7 +292,7 @@ impl PowerClient {
         change(seen);
     }
 
-    fn told(&self) -> pb::NodesPowerReply {
+    fn to_reply(&self) -> pb::NodesPowerReply {
         let plan_version = self.plans.lock().as_ref().map_or(0, |plans| plans.version().raw());
         let mut nodes: Vec<pb::NodePowered> = self.seen.lock().values().cloned().collect();
         nodes.iter_mut().for_each(|node| node.pids = self.nodes.pids(NodeId::new(node.node)));
@@ -304,7 +304,7 @@ impl Service for PowerClient {
     fn handle(&self, request: Request) -> ServiceFuture<'_> {
         Box::pin(async move {
             match request.method {
-                Method::NodesPower => Ok(Answer::new(&self.told())),
+                Method::NodesPower => Ok(Answer::new(&self.to_reply())),
                 other => Err(err!(Unsupported, "a power client does not answer {other:?}")),
             }
         })

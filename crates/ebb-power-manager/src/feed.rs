@@ -101,23 +101,23 @@ impl Feed {
     /// The source that a call names, from now on.
     pub fn from_call(call: pb::FollowSource, began_ms: u64) -> Result<Self> {
         let source = match call.source.ok_or_else(|| err!(Invalid, "no source is named"))? {
-            Told::Trace(told) => {
-                let played = Played { name: told.name, compress: told.compress, csv: told.csv };
-                match (told.per_hour, told.capacity_watts) {
+            Told::Trace(given) => {
+                let played = Played { name: given.name, compress: given.compress, csv: given.csv };
+                match (given.per_hour, given.capacity_watts) {
                     (None, None) => Source::Trace(played),
                     (Some(per_hour), None) => Source::Price { prices: played, per_hour },
                     (None, Some(capacity_watts)) => Source::Headroom { foreground: played, capacity_watts },
                     (Some(_), Some(_)) => bail!(Invalid, "a trace of prices or of the power of others, not both"),
                 }
             }
-            Told::Oscillating(told) => Source::Oscillating { level: told.level, period_ms: told.period_ms },
-            Told::Ups(told) => Source::Ups {
-                ups: told.ups,
-                address: told.address,
-                mains_watts: told.mains_watts,
-                bridge_s: told.bridge_s,
-                capacity_joules: told.capacity_joules,
-                reserve: told.reserve,
+            Told::Oscillating(given) => Source::Oscillating { level: given.level, period_ms: given.period_ms },
+            Told::Ups(given) => Source::Ups {
+                ups: given.ups,
+                address: given.address,
+                mains_watts: given.mains_watts,
+                bridge_s: given.bridge_s,
+                capacity_joules: given.capacity_joules,
+                reserve: given.reserve,
             },
         };
         Ok(Self { began_ms, source })
@@ -237,14 +237,14 @@ impl UpsReader {
             return Ok(None);
         }
         self.asked = Some(now);
-        let said = self.nut.read().await?;
-        self.on_reading(&said, now).map(Some)
+        let reading = self.nut.read().await?;
+        self.on_reading(&reading, now).map(Some)
     }
 
-    fn on_reading(&mut self, said: &UpsReading, now: Moment) -> Result<Supply> {
-        self.on_battery_since = said.on_battery.then(|| self.on_battery_since.unwrap_or(now));
+    fn on_reading(&mut self, reading: &UpsReading, now: Moment) -> Result<Supply> {
+        self.on_battery_since = reading.on_battery.then(|| self.on_battery_since.unwrap_or(now));
         let on_battery = self.on_battery_since.map_or(Duration::ZERO, |since| now.since(since));
-        self.rule.supply(said, on_battery)
+        self.rule.supply(reading, on_battery)
     }
 }
 
@@ -311,11 +311,11 @@ mod tests {
             ..Default::default()
         };
         let Reader::Ups(mut reader) = feed(Told::Ups(source)).open(&runtime).unwrap() else { panic!("a UPS") };
-        let said = |on_battery| UpsReading { on_battery, charge: Some(0.9), ..UpsReading::default() };
+        let reading = |on_battery| UpsReading { on_battery, charge: Some(0.9), ..UpsReading::default() };
         let (first, second) = (runtime.now(), Duration::from_secs(100));
-        assert_eq!(reader.on_reading(&said(true), first).unwrap(), Supply::Watts(90.0));
-        assert_eq!(reader.on_reading(&said(true), first.after(second)).unwrap(), Supply::Watts(100.0));
-        assert_eq!(reader.on_reading(&said(false), first.after(second)).unwrap(), Supply::Watts(f64::MAX));
-        assert_eq!(reader.on_reading(&said(true), first.after(second * 2)).unwrap(), Supply::Watts(90.0));
+        assert_eq!(reader.on_reading(&reading(true), first).unwrap(), Supply::Watts(90.0));
+        assert_eq!(reader.on_reading(&reading(true), first.after(second)).unwrap(), Supply::Watts(100.0));
+        assert_eq!(reader.on_reading(&reading(false), first.after(second)).unwrap(), Supply::Watts(f64::MAX));
+        assert_eq!(reader.on_reading(&reading(true), first.after(second * 2)).unwrap(), Supply::Watts(90.0));
     }
 }

@@ -47,7 +47,7 @@ fn look_at(feed: &Feed) -> bool {
     true
 }
 
-fn told() -> Vec<Source> {
+fn sources() -> Vec<Source> {
     let trace = |csv: &str, per_hour, capacity_watts| {
         let (name, csv) = ("t.csv".to_owned(), csv.to_owned());
         Source::Trace(pb::TraceSource { name, csv, compress: 60.0, per_hour, capacity_watts })
@@ -70,7 +70,7 @@ fn told() -> Vec<Source> {
 /// Calls.
 #[must_use]
 pub fn calls() -> Vec<Vec<u8>> {
-    told().into_iter().map(|source| pb::FollowSource { source: Some(source) }.encode_to_vec()).collect()
+    sources().into_iter().map(|source| pb::FollowSource { source: Some(source) }.encode_to_vec()).collect()
 }
 
 /// Settings: fresh ones, and one for each kind of source.
@@ -80,7 +80,7 @@ pub fn all_settings() -> Vec<Vec<u8>> {
     let mut all = vec![serde_json::to_vec_pretty(&settings)];
     settings.forced = Some(Override::Fraction(0.5));
     settings.fallback_watts = Some(100.0);
-    for source in told() {
+    for source in sources() {
         settings.feed = Feed::from_call(pb::FollowSource { source: Some(source) }, 7).ok();
         all.push(serde_json::to_vec_pretty(&settings));
     }

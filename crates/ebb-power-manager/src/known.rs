@@ -29,19 +29,19 @@ pub(crate) struct Known {
 
 impl Known {
     /// `before`: the knowledge until now.
-    pub fn of(settings: &Settings, told: &pb::DescribePowerReply, before: Option<&Self>) -> Result<Self> {
-        let nodes: Vec<NodeId> = told.nodes.iter().map(|node| NodeId::new(node.id)).collect();
+    pub fn of(settings: &Settings, reply: &pb::DescribePowerReply, before: Option<&Self>) -> Result<Self> {
+        let nodes: Vec<NodeId> = reply.nodes.iter().map(|node| NodeId::new(node.id)).collect();
         let hardware = Hardware::new(settings.base_watts, nodes.iter().map(|node| (*node, settings.node())).collect())?;
-        let loads = told.reads.iter().map(|told| (NodeId::new(told.node), told.reads)).collect();
+        let loads = reply.reads.iter().map(|one| (NodeId::new(one.node), one.reads)).collect();
         Ok(Self {
             hardware,
             circle: nodes,
-            chains: told.datasets.iter().map(chain).collect::<Result<_>>()?,
-            holdings: told.holdings.iter().map(holding).collect(),
-            silent: Silent::of(&told.nodes),
-            away: told.away.clone(),
+            chains: reply.datasets.iter().map(chain).collect::<Result<_>>()?,
+            holdings: reply.holdings.iter().map(holding).collect(),
+            silent: Silent::of(&reply.nodes),
+            away: reply.away.clone(),
             loads: choose_loads(before.map_or(&BTreeMap::new(), |before| &before.loads), &loads),
-            hosts: told.nodes.iter().map(|node| (NodeId::new(node.id), node.host.clone())).collect(),
+            hosts: reply.nodes.iter().map(|node| (NodeId::new(node.id), node.host.clone())).collect(),
         })
     }
 
@@ -64,9 +64,9 @@ impl Known {
 
     /// Takes in the files that the master found for the holdings that it was asked for. Where it found none, none is known any
     /// more.
-    pub fn name(&mut self, asked: &[Holding], told: &[pb::PowerHolding]) {
+    pub fn name(&mut self, asked: &[Holding], messages: &[pb::PowerHolding]) {
         let is_asked = |found: &Holding| asked.iter().any(|asked| asked.lies_like(found));
-        self.set_examples(told.iter().map(holding).filter(is_asked));
+        self.set_examples(messages.iter().map(holding).filter(is_asked));
     }
 
     /// Goes on naming the files that were named before.
@@ -97,17 +97,21 @@ impl Known {
 
 /// A holding of the master's answer, in the core's terms.
 #[must_use]
-pub fn holding(told: &pb::PowerHolding) -> Holding {
+pub fn holding(message: &pb::PowerHolding) -> Holding {
     Holding {
-        nodes: told.nodes.iter().copied().map(NodeId::new).collect(),
-        copies: if told.copies == 0 { told.nodes.len() } else { usize::try_from(told.copies).unwrap_or(usize::MAX) },
-        metablocks: told.metablocks,
-        example: told.example.clone(),
+        nodes: message.nodes.iter().copied().map(NodeId::new).collect(),
+        copies: if message.copies == 0 {
+            message.nodes.len()
+        } else {
+            usize::try_from(message.copies).unwrap_or(usize::MAX)
+        },
+        metablocks: message.metablocks,
+        example: message.example.clone(),
     }
 }
 
 /// A holding of the core, in the terms of a question to the master.
-pub(crate) fn told(holding: &Holding) -> pb::PowerHolding {
+pub(crate) fn to_message(holding: &Holding) -> pb::PowerHolding {
     pb::PowerHolding {
         nodes: holding.nodes.iter().map(|node| node.raw()).collect(),
         copies: holding.copies as u64,
@@ -160,7 +164,7 @@ mod tests {
 
     use super::*;
 
-    fn told(nodes: &[u64], example: &str) -> pb::PowerHolding {
+    fn message(nodes: &[u64], example: &str) -> pb::PowerHolding {
         pb::PowerHolding { nodes: nodes.to_vec(), metablocks: 3, example: example.into(), ..Default::default() }
     }
 
@@ -197,15 +201,15 @@ mod tests {
             out_of_reach: OutOfReach { metablocks: 3, example: String::new() },
             why: "why".into(),
         };
-        let mut now = known(vec![told(&[3, 4], "/lit"), told(&[1, 2], "")]);
+        let mut now = known(vec![message(&[3, 4], "/lit"), message(&[1, 2], "")]);
         assert_eq!(now.sentence(&plan), "why; 3 metablocks out of reach");
-        let asked = [holding(&told(&[1, 2], ""))];
-        now.name(&asked, &[told(&[1, 2], "/dark"), told(&[3, 4], ""), told(&[1], "/elsewhere")]);
+        let asked = [holding(&message(&[1, 2], ""))];
+        now.name(&asked, &[message(&[1, 2], "/dark"), message(&[3, 4], ""), message(&[1], "/elsewhere")]);
         assert_eq!(now.sentence(&plan), "why; 3 metablocks out of reach, as of /dark");
-        let mut later = known(vec![told(&[2, 5], ""), told(&[1, 2], "")]);
+        let mut later = known(vec![message(&[2, 5], ""), message(&[1, 2], "")]);
         later.keep_names(&now);
         assert_eq!(later.sentence(&plan), "why; 3 metablocks out of reach, as of /dark");
-        later.name(&asked, &[told(&[1, 2], "")]);
+        later.name(&asked, &[message(&[1, 2], "")]);
         assert_eq!(later.sentence(&plan), "why; 3 metablocks out of reach", "it is not there any more");
     }
 }

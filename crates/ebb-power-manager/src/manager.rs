@@ -76,9 +76,9 @@ fn keep(core: &Manager) -> Kept {
 impl State {
     /// The master has reported the bytes that programs were served. Bytes from before this manager's first look cost
     /// joules that it did not count either.
-    fn on_served(&mut self, told: Option<pb::Served>) {
-        if let (Some(core), Some(told)) = (&mut self.core, told) {
-            core.count_served(self.meter.on_reading(told.boot, told.bytes));
+    fn on_served(&mut self, reply: Option<pb::Served>) {
+        if let (Some(core), Some(reply)) = (&mut self.core, reply) {
+            core.count_served(self.meter.on_reading(reply.boot, reply.bytes));
         }
     }
 }
@@ -172,19 +172,19 @@ impl PowerManager {
     /// Learns the cluster anew. True: a decision may be another one for that.
     async fn learn_cluster(&self) -> Result<bool> {
         let channel = self.connector.channel(&self.options.master);
-        let told = channel.call(&pb::DescribePower::default(), LONG_CALL).await?;
+        let reply = channel.call(&pb::DescribePower::default(), LONG_CALL).await?;
         let mut state = self.state.lock();
-        if told.nodes.is_empty() {
+        if reply.nodes.is_empty() {
             bail!(Unavailable, "no node has registered yet");
         }
-        let mut known = Known::of(&state.settings, &told, state.known.as_ref())?;
+        let mut known = Known::of(&state.settings, &reply, state.known.as_ref())?;
         if let Some(before) = &state.known {
             known.keep_names(before);
         }
         let now = self.now();
         if state.core.is_none() {
             let mut plans = Timetable::default();
-            for plan in &told.plans {
+            for plan in &reply.plans {
                 plans.accept(PowerPlan::decode(plan)?, now.wall_ms)?;
             }
             let mut core = make_core(&state.settings, &known, plans)?;
@@ -201,7 +201,7 @@ impl PowerManager {
         state.known = Some(known);
         if let Some(core) = &mut state.core {
             // A plan whose answer was lost.
-            for plan in &told.plans {
+            for plan in &reply.plans {
                 let plan = PowerPlan::decode(plan)?;
                 if plan.version > core.plans().version() {
                     core.on_logged(plan, now)?;
@@ -210,10 +210,10 @@ impl PowerManager {
             }
             let newest = core.plans().version().raw();
             let chance = UNTOLD + self.runtime.random_u64() % UNTOLD;
-            let doubtful = PlanVersion::new(if told.hearing { newest.saturating_add(chance) } else { 0 });
-            is_news |= core.on_others(Others { followed: PlanVersion::new(told.followed), doubtful });
+            let doubtful = PlanVersion::new(if reply.hearing { newest.saturating_add(chance) } else { 0 });
+            is_news |= core.on_others(Others { followed: PlanVersion::new(reply.followed), doubtful });
         }
-        state.on_served(told.served);
+        state.on_served(reply.served);
         Ok(is_news)
     }
 
@@ -233,12 +233,12 @@ impl PowerManager {
         if spoken_of.is_empty() {
             return;
         }
-        let named = spoken_of.iter().map(known::told).collect();
+        let named = spoken_of.iter().map(known::to_message).collect();
         let question = pb::DescribePower { named, ..Default::default() };
         match self.connector.channel(&self.options.master).call(&question, LONG_CALL).await {
-            Ok(told) => {
+            Ok(reply) => {
                 if let Some(known) = &mut self.state.lock().known {
-                    known.name(spoken_of, &told.holdings);
+                    known.name(spoken_of, &reply.holdings);
                 }
             }
             Err(error) => tracing::debug!(%error, "the master names no files"),
@@ -256,13 +256,13 @@ impl PowerManager {
     /// Learns which nodes are silent now, and how many bytes were served.
     async fn watch(&self) -> Result<()> {
         let channel = self.connector.channel(&self.options.master);
-        let told = channel.call(&pb::DescribePower { nodes_only: true, ..Default::default() }, CALL).await?;
+        let reply = channel.call(&pb::DescribePower { nodes_only: true, ..Default::default() }, CALL).await?;
         let mut state = self.state.lock();
         if let Some(known) = &mut state.known {
-            known.silent = Silent::of(&told.nodes);
-            known.away = told.away;
+            known.silent = Silent::of(&reply.nodes);
+            known.away = reply.away;
         }
-        state.on_served(told.served);
+        state.on_served(reply.served);
         Ok(())
     }
 
@@ -283,11 +283,11 @@ impl PowerManager {
     /// Reads the source. Without a source the supply is all that the nodes can draw.
     async fn read_supply(&self) {
         let Some(most_watts) = self.most_watts() else { return };
-        let said = match &mut *self.reader.lock().await {
+        let outcome = match &mut *self.reader.lock().await {
             Some(reader) => reader.read(&self.runtime, most_watts).await,
             None => Ok(Some(Reading { supply: Supply::Fraction(1.0), stamp_ms: Some(self.now().wall_ms) })),
         };
-        let reading = match said {
+        let reading = match outcome {
             Ok(Some(reading)) => reading,
             Ok(None) => return,
             Err(error) => {
@@ -450,9 +450,9 @@ fn make_core(settings: &Settings, known: &Known, plans: Timetable) -> Result<Man
 }
 
 /// The state in which each node was seen.
-fn seen(told: &pb::NodesPowerReply) -> BTreeMap<NodeId, Seen> {
+fn seen(reply: &pb::NodesPowerReply) -> BTreeMap<NodeId, Seen> {
     let seen = |node: &pb::NodePowered| Some((NodeId::new(node.node), Seen::from(status::state(node.state())?)));
-    told.nodes.iter().filter_map(seen).collect()
+    reply.nodes.iter().filter_map(seen).collect()
 }
 
 impl Service for PowerManager {

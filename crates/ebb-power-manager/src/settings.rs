@@ -171,9 +171,9 @@ impl Settings {
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         let corrupt = |error: serde_json::Error| err!(Corrupt, "{error}");
-        let mut told: Value = serde_json::from_slice(bytes).map_err(corrupt)?;
-        match told["format"].as_u64() {
-            Some(1) => upgrade(&mut told),
+        let mut value: Value = serde_json::from_slice(bytes).map_err(corrupt)?;
+        match value["format"].as_u64() {
+            Some(1) => upgrade(&mut value),
             Some(format) if format != u64::from(FORMAT) => {
                 bail!(
                     Unsupported,
@@ -183,7 +183,7 @@ impl Settings {
             }
             _ => {}
         }
-        let settings: Self = serde_json::from_value(told).map_err(corrupt)?;
+        let settings: Self = serde_json::from_value(value).map_err(corrupt)?;
         settings.check()?;
         Ok(settings)
     }
@@ -211,8 +211,8 @@ impl Settings {
 }
 
 /// Makes version 2 of version 1.
-fn upgrade(told: &mut Value) {
-    let Some(fields) = told.as_object_mut() else { return };
+fn upgrade(value: &mut Value) {
+    let Some(fields) = value.as_object_mut() else { return };
     let feed = match fields.remove("trace") {
         Some(Value::Object(mut trace)) => {
             let began_ms = trace.remove("began_ms");
@@ -260,9 +260,9 @@ mod tests {
     #[test]
     fn nonsense_is_refused() {
         let wrong = |name: &str, value: Value| {
-            let mut told = serde_json::to_value(fresh()).unwrap();
-            told[name] = value;
-            Settings::decode(told.to_string().as_bytes()).unwrap_err()
+            let mut stored = serde_json::to_value(fresh()).unwrap();
+            stored[name] = value;
+            Settings::decode(stored.to_string().as_bytes()).unwrap_err()
         };
         assert!(wrong("policy", "moonlight".into()).to_string().contains("moonlight"));
         assert!(wrong("interval_ms", 5.into()).to_string().contains("5 ms"));

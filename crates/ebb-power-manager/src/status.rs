@@ -9,8 +9,8 @@ use crate::feed::Feed;
 use crate::manager::PowerManager;
 
 /// A state as the power client reports it; none if it does not know.
-pub(crate) const fn state(told: pb::PoweredState) -> Option<NodeState> {
-    match told {
+pub(crate) const fn state(powered: pb::PoweredState) -> Option<NodeState> {
+    match powered {
         pb::PoweredState::PoweredAsleep => Some(NodeState::Asleep),
         pb::PoweredState::PoweredWaking => Some(NodeState::Waking),
         pb::PoweredState::PoweredAwake => Some(NodeState::Awake),
@@ -30,25 +30,25 @@ pub(crate) fn status(manager: &PowerManager) -> Result<pb::PowerStatusReply> {
     let plan = core.plans().at(now.wall_ms);
     let (account, hardware) = (core.account(), &known.hardware);
     let node = |id: &NodeId| {
-        let told = state.seen.nodes.iter().find(|told| told.node == id.raw()).cloned().unwrap_or_default();
+        let reported = state.seen.nodes.iter().find(|one| one.node == id.raw()).cloned().unwrap_or_default();
         let (start_ms, active_ms) = match plan.and_then(|plan| Some((plan, plan.nodes.get(id)?.duty))) {
             Some((_, Duty::Blink { start_ms, active_ms })) => (start_ms, active_ms),
             Some((plan, duty)) => (0, duty.active_ms(plan.interval_ms)),
             None => (0, state.settings.interval_ms),
         };
-        let watts = match told.state() {
+        let watts = match reported.state() {
             pb::PoweredState::PoweredAsleep => hardware.node(*id).map_or(0.0, |power| power.asleep_watts),
             pb::PoweredState::PoweredGone => 0.0,
             _ => hardware.node(*id).map_or(0.0, |power| power.active_watts),
         };
         pb::PowerNode {
             id: id.raw(),
-            state: told.state,
+            state: reported.state,
             watts,
             start_s: start_ms as f64 / 1000.0,
             active_s: active_ms as f64 / 1000.0,
-            pids: told.pids,
-            wakes: told.wakes,
+            pids: reported.pids,
+            wakes: reported.wakes,
             joules: account.nodes.get(id).map_or(0.0, |account| account.joules),
             host: known.hosts.get(id).cloned().unwrap_or_default(),
         }

@@ -60,7 +60,7 @@ impl Beliefs {
 
     /// Takes the master's answer to a question about the sessions `asked`, sent at `sent`. The sessions `over` are
     /// over. The master vouches for the others for `span`.
-    pub fn on_told(&mut self, asked: &[SessionId], over: &[SessionId], sent: Moment, span: Duration) {
+    pub fn on_vouched(&mut self, asked: &[SessionId], over: &[SessionId], sent: Moment, span: Duration) {
         // From the moment of asking: the answer may have been on its way for long, and the master counts from before
         // it.
         let until = sent.after(span - span / MARGIN_PART);
@@ -104,12 +104,12 @@ mod tests {
     fn it_is_believed_from_asking_on_and_less_long_than_the_master_waits() {
         let mut beliefs = Beliefs::default();
         assert_eq!(beliefs.verdict_on(ONE, at(0)), Verdict::Unknown);
-        beliefs.on_told(&[ONE], &[], at(100), SPAN);
+        beliefs.on_vouched(&[ONE], &[], at(100), SPAN);
         assert_eq!(beliefs.verdict_on(ONE, at(2_799)), Verdict::Lives);
         assert_eq!(beliefs.verdict_on(ONE, at(2_800)), Verdict::Unknown, "2.7 s after it was asked");
         // An answer that was overtaken by a later one takes nothing back.
-        beliefs.on_told(&[ONE], &[], at(3_000), SPAN);
-        beliefs.on_told(&[ONE], &[], at(200), SPAN);
+        beliefs.on_vouched(&[ONE], &[], at(3_000), SPAN);
+        beliefs.on_vouched(&[ONE], &[], at(200), SPAN);
         assert_eq!(beliefs.verdict_on(ONE, at(5_000)), Verdict::Lives);
     }
 
@@ -118,9 +118,9 @@ mod tests {
         let mut beliefs = Beliefs::default();
         beliefs.verdict_on(ONE, at(0));
         beliefs.verdict_on(TWO, at(0));
-        beliefs.on_told(&[ONE, TWO], &[ONE], at(0), SPAN);
+        beliefs.on_vouched(&[ONE, TWO], &[ONE], at(0), SPAN);
         assert_eq!((beliefs.verdict_on(ONE, at(1)), beliefs.verdict_on(TWO, at(1))), (Verdict::Over, Verdict::Lives));
-        beliefs.on_told(&[ONE], &[], at(10), SPAN);
+        beliefs.on_vouched(&[ONE], &[], at(10), SPAN);
         assert_eq!(beliefs.verdict_on(ONE, at(20)), Verdict::Over, "what was on its way says nothing of now");
         assert!(beliefs.is_over(ONE) && !beliefs.is_over(TWO));
     }
@@ -129,7 +129,7 @@ mod tests {
     fn sessions_in_use_are_asked_about_in_time_and_others_are_forgotten() {
         let mut beliefs = Beliefs::default();
         beliefs.verdict_on(ONE, at(0));
-        beliefs.on_told(&[ONE], &[], at(0), SPAN);
+        beliefs.on_vouched(&[ONE], &[], at(0), SPAN);
         assert_eq!(beliefs.due(at(1_000), Duration::from_secs(1)), []);
         assert_eq!(beliefs.due(at(2_000), Duration::from_secs(1)), [ONE]);
         assert_eq!(beliefs.due(at(10_000), Duration::from_secs(1)), [], "nobody has used it for long");

@@ -185,8 +185,8 @@ impl Operation {
     async fn seek(&self, handle: Handle, seek: &shared_op::Seek) -> Result<u64> {
         let _taken = self.turn(WHOLE, Use::Reads).await?;
         // It syncs what was written before: members are asked.
-        let what = if seek.hole { Seek::Hole } else { Seek::Data };
-        self.client.seek(handle, seek.offset, what).await
+        let whence = if seek.hole { Seek::Hole } else { Seek::Data };
+        self.client.seek(handle, seek.offset, whence).await
     }
 
     async fn set(&self, handle: Handle, set: &shared_op::Set) -> Result<Attr> {

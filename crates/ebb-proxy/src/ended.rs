@@ -67,7 +67,7 @@ impl EndedStays {
     }
 
     /// Returns how a stay ended. The session knows it from then on.
-    pub fn tell(&self, inode: InodeId, epoch: Epoch, session: SessionId) -> Ended {
+    pub fn end_of(&self, inode: InodeId, epoch: Epoch, session: SessionId) -> Ended {
         let Some(stay) = self.stays.get(&StayName { inode, epoch }) else { return Ended::Unknown };
         stay.unheard.lock().forget(session);
         stay.ended
@@ -75,7 +75,7 @@ impl EndedStays {
 
     /// Number of sessions that have not asked yet how their stay ended, and of operations under way. Only live sessions
     /// count. A session that did not ask for `span` will not ask.
-    pub fn untold(&self, lives: impl Fn(SessionId) -> bool, now: Moment, span: Duration) -> usize {
+    pub fn unheard(&self, lives: impl Fn(SessionId) -> bool, now: Moment, span: Duration) -> usize {
         let recent = self.stays.values().filter(|stay| stay.ended == Ended::Kept && now.since(stay.at) < span);
         recent
             .map(|stay| {

@@ -55,13 +55,13 @@ impl Files {
     }
 
     /// Returns how the stay under this epoch ended, for this session.
-    pub fn tell(&self, inode: InodeId, epoch: Epoch, session: SessionId) -> Ended {
-        self.ended.lock().tell(inode, epoch, session)
+    pub fn end_of(&self, inode: InodeId, epoch: Epoch, session: SessionId) -> Ended {
+        self.ended.lock().end_of(inode, epoch, session)
     }
 
     /// Number of sessions that do not know yet how their stay ended: see [`EndedStays::untold`].
-    pub fn untold(&self, lives: impl Fn(SessionId) -> bool, span: Duration) -> usize {
-        self.ended.lock().untold(lives, self.runtime.now(), span)
+    pub fn unheard(&self, lives: impl Fn(SessionId) -> bool, span: Duration) -> usize {
+        self.ended.lock().unheard(lives, self.runtime.now(), span)
     }
 
     /// Takes the lease of a file, unless it is held, and returns its epoch.

@@ -106,8 +106,8 @@ impl Front {
             return self.repeatable(&call, op, payload, bytes, deadline).await;
         }
         let slot = self.once(&call, op, payload, bytes, deadline).await?;
-        let what = "the operation is still under way";
-        let reply = self.runtime.timeout(deadline, what, async { Ok(slot.wait().await) }).await?;
+        let reason = "the operation is still under way";
+        let reply = self.runtime.timeout(deadline, reason, async { Ok(slot.wait().await) }).await?;
         Ok(Answer::new(&reply))
     }
 
@@ -225,7 +225,7 @@ async fn finish(boot: u64, files: &Files, work: Work) -> (pb::SharedOpReply, Byt
     match outcome {
         Ok((reply, data)) => (pb::SharedOpReply { boot, ..reply }, data),
         Err(error) if error.kind() == ErrorKind::Moved => {
-            (moved(boot, files.tell(inode, epoch, session)), Bytes::new())
+            (moved(boot, files.end_of(inode, epoch, session)), Bytes::new())
         }
         Err(error) => {
             let failure = Some(pb::Failure::from(&error));

@@ -64,8 +64,8 @@ impl Proxy {
         let address = listener.address();
         let boot = runtime.random_u64() | 1;
         let files = Arc::new(Files::new(runtime.clone(), client.clone(), options.files_max));
-        let told = || Sessions::told(runtime.clone(), client.clone(), options.masters.clone());
-        let sessions = options.sessions.clone().unwrap_or_else(told);
+        let from_master = || Sessions::from_master(runtime.clone(), client.clone(), options.masters.clone());
+        let sessions = options.sessions.clone().unwrap_or_else(from_master);
         let front = Front::new(
             runtime.clone(),
             client.clone(),
@@ -125,16 +125,16 @@ impl Proxy {
     pub async fn stop(&self) -> Result<()> {
         self.registering.abort();
         self.say_that_it_leaves().await;
-        let what = "giving back what was held for several clients";
+        let purpose = "giving back what was held for several clients";
         let given_back = async {
             self.files.leave().await;
             Ok(())
         };
         // The end of the session tries the rest once more.
-        if let Err(error) = self.runtime.timeout(STOP_MAX, what, given_back).await {
+        if let Err(error) = self.runtime.timeout(STOP_MAX, purpose, given_back).await {
             tracing::warn!(%error, "this proxy is to end");
         }
-        self.tell_all().await;
+        self.wait_until_heard().await;
         for task in &self.tasks {
             task.abort();
         }
@@ -146,7 +146,7 @@ impl Proxy {
         if let Some(server) = server {
             server.join().await??;
         }
-        let ended = self.runtime.timeout(STOP_MAX, what, self.client.disconnect()).await;
+        let ended = self.runtime.timeout(STOP_MAX, purpose, self.client.disconnect()).await;
         self.files.end_all();
         ended
     }
@@ -155,20 +155,20 @@ impl Proxy {
     async fn say_that_it_leaves(&self) {
         let register =
             pb::RegisterProxy { session: self.client.session().raw(), leaving: true, ..self.register.clone() };
-        tell_masters(&self.client, &self.masters, &register).await;
+        register_at_masters(&self.client, &self.masters, &register).await;
     }
 
     /// Waits until all clients that wrote have learnt that their writes were kept, but for [`TELL_MAX`] at most.
-    async fn tell_all(&self) {
+    async fn wait_until_heard(&self) {
         let started = self.runtime.now();
         let lives = |session| self.sessions.may_live(session);
         loop {
-            let untold = self.files.untold(lives, TELL_MAX);
-            if untold == 0 {
+            let unheard = self.files.unheard(lives, TELL_MAX);
+            if unheard == 0 {
                 return;
             }
             if self.runtime.now().since(started) >= TELL_MAX {
-                tracing::warn!(untold, "clients of shared files did not come to hear that their writes were kept");
+                tracing::warn!(unheard, "clients of shared files did not come to hear that their writes were kept");
                 return;
             }
             self.runtime.sleep(TELL_LOOK).await;
@@ -186,13 +186,13 @@ impl std::fmt::Debug for Proxy {
 async fn keep_registered(client: Client, runtime: Runtime, options: ProxyOptions, mut register: pb::RegisterProxy) {
     loop {
         register.session = client.session().raw();
-        tell_masters(&client, &options.masters, &register).await;
+        register_at_masters(&client, &options.masters, &register).await;
         runtime.sleep(options.register_every).await;
     }
 }
 
 /// Sends the registration to the first master that answers.
-async fn tell_masters(client: &Client, masters: &[String], register: &pb::RegisterProxy) {
+async fn register_at_masters(client: &Client, masters: &[String], register: &pb::RegisterProxy) {
     for master in masters {
         match client.connector().channel(master).call(register, REGISTER_DEADLINE).await {
             Ok(_) => break,

@@ -41,7 +41,7 @@ struct Queue {
 struct Entry {
     number: u64,
     range: Range<u64>,
-    what: Use,
+    usage: Use,
     /// It is running.
     is_going: bool,
 }
@@ -49,15 +49,15 @@ struct Entry {
 impl Entry {
     fn is_in_the_way_of(&self, other: &Self) -> bool {
         let overlap = self.range.start < other.range.end && other.range.start < self.range.end;
-        overlap && !self.what.goes_with(other.what)
+        overlap && !self.usage.goes_with(other.usage)
     }
 }
 
 impl Queue {
-    fn enter(&mut self, range: Range<u64>, what: Use) -> u64 {
+    fn enter(&mut self, range: Range<u64>, usage: Use) -> u64 {
         assert!(range.start <= range.end, "a range that ends before it starts excludes no operation: {range:?}");
         self.next += 1;
-        self.entries.push(Entry { number: self.next, range, what, is_going: false });
+        self.entries.push(Entry { number: self.next, range, usage, is_going: false });
         self.next
     }
 
@@ -92,9 +92,9 @@ impl Queue {
     /// Turns an intended change into a change, in the place that it has in the queue.
     fn act(&mut self, number: u64) {
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.number == number) {
-            assert!(entry.what == Use::Intends, "a change that was not intended: {entry:?}");
+            assert!(entry.usage == Use::Intends, "a change that was not intended: {entry:?}");
             // It has to wait again: readers were let in beside the intention.
-            (entry.what, entry.is_going) = (Use::Changes, false);
+            (entry.usage, entry.is_going) = (Use::Changes, false);
         }
     }
 
@@ -116,8 +116,8 @@ impl Ranges {
     /// Waits until the range may be used in this way.
     ///
     /// Cancel-safety: dropped while it waits, it leaves the queue.
-    pub async fn wait_for_range(self: &Arc<Self>, range: Range<u64>, what: Use) -> Taken {
-        let taken = self.enter(range, what);
+    pub async fn wait_for_range(self: &Arc<Self>, range: Range<u64>, usage: Use) -> Taken {
+        let taken = self.enter(range, usage);
         taken.turn().await;
         taken
     }
@@ -127,8 +127,8 @@ impl Ranges {
         self.enter(range, Use::Intends)
     }
 
-    fn enter(self: &Arc<Self>, range: Range<u64>, what: Use) -> Taken {
-        let number = self.queue.lock().enter(range, what);
+    fn enter(self: &Arc<Self>, range: Range<u64>, usage: Use) -> Taken {
+        let number = self.queue.lock().enter(range, usage);
         Taken { ranges: Arc::clone(self), number }
     }
 }
@@ -178,8 +178,8 @@ mod tests {
 
     impl Queue {
         fn act_if_intended(&mut self, index: usize) {
-            let Entry { number, what, .. } = self.entries[index];
-            if what == Use::Intends {
+            let Entry { number, usage, .. } = self.entries[index];
+            if usage == Use::Intends {
                 self.act(number);
             }
         }
@@ -232,8 +232,8 @@ mod tests {
             steps in proptest::collection::vec((0u64..40, 1u64..20, 0u8..4, any::<prop::sample::Index>()), 1..60),
         ) {
             let mut queue = Queue::default();
-            for (start, len, what, index) in steps {
-                match what {
+            for (start, len, usage, index) in steps {
+                match usage {
                     0 => drop(queue.enter(start..start + len, Use::Reads)),
                     1 => drop(queue.enter(start..start + len, Use::Changes)),
                     2 => drop(queue.enter(start..start + len, Use::Intends)),
@@ -249,7 +249,7 @@ mod tests {
                     prop_assert!(going[at + 1..].iter().all(|other| !one.is_in_the_way_of(other)));
                 }
                 prop_assert!(!going.is_empty() || queue.entries.is_empty());
-                if what != 3 && !going.is_empty() && index.index(2) == 0 {
+                if usage != 3 && !going.is_empty() && index.index(2) == 0 {
                     let number = going[index.index(going.len())].number;
                     queue.leave(number);
                 }

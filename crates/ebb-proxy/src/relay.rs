@@ -58,8 +58,8 @@ impl Relay {
             return Ok(Answer::new(&pb::RelayReply::default()));
         }
         let hold = self.hold(call, payload, deadline).await?;
-        let what = "no node that could carry the call out has woken yet";
-        let kept = self.runtime.timeout(deadline, what, async { Ok(hold.wait().await) }).await?;
+        let reason = "no node that could carry the call out has woken yet";
+        let kept = self.runtime.timeout(deadline, reason, async { Ok(hold.wait().await) }).await?;
         let payload = if kept.payload.is_empty() { Payload::Empty } else { Payload::Buffers(vec![kept.payload]) };
         Ok(Answer::with(&kept.reply, payload))
     }

@@ -50,9 +50,9 @@ impl Sessions {
     }
 
     /// Asks the masters over the network.
-    pub(crate) fn told(runtime: Runtime, client: Client, masters: Vec<String>) -> Self {
-        let told = Told { runtime, client, masters, beliefs: Mutex::default(), asking: tokio::sync::Mutex::default() };
-        Self(Source::Told(Arc::new(told)))
+    pub(crate) fn from_master(runtime: Runtime, client: Client, masters: Vec<String>) -> Self {
+        let asked = Told { runtime, client, masters, beliefs: Mutex::default(), asking: tokio::sync::Mutex::default() };
+        Self(Source::Told(Arc::new(asked)))
     }
 
     /// Refuses an operation of a session that is over.
@@ -61,7 +61,7 @@ impl Sessions {
     pub async fn check(&self, session: SessionId) -> Result<()> {
         let lives = match &self.0 {
             Source::Here(lives) => lives(session),
-            Source::Told(told) => told.lives(session).await?,
+            Source::Told(asked) => asked.lives(session).await?,
         };
         if lives {
             return Ok(());
@@ -74,23 +74,23 @@ impl Sessions {
     pub fn may_live(&self, session: SessionId) -> bool {
         match &self.0 {
             Source::Here(lives) => lives(session),
-            Source::Told(told) => !told.beliefs.lock().is_over(session),
+            Source::Told(asked) => !asked.beliefs.lock().is_over(session),
         }
     }
 
     /// Asks about sessions in use, before an operation has to wait for the answer. Runs as long as the proxy. In the
     /// master's process it has nothing to do.
     pub(crate) async fn keep(self) {
-        let Source::Told(told) = self.0 else { return };
+        let Source::Told(asked) = self.0 else { return };
         loop {
-            told.runtime.sleep(LOOK).await;
+            asked.runtime.sleep(LOOK).await;
             let due = {
-                let (mut beliefs, now) = (told.beliefs.lock(), told.runtime.now());
+                let (mut beliefs, now) = (asked.beliefs.lock(), asked.runtime.now());
                 beliefs.sweep(now);
                 beliefs.due(now, AHEAD)
             };
             for sessions in due.chunks(ASKED_MAX) {
-                if let Err(error) = told.ask(sessions).await {
+                if let Err(error) = asked.ask(sessions).await {
                     tracing::debug!(%error, "which sessions live is not known");
                 }
             }
@@ -154,10 +154,10 @@ impl Told {
         for master in &self.masters {
             let sent = self.runtime.now();
             match self.client.connector().channel(master).call(&call, ASK).await {
-                Ok(told) => {
-                    let over: Vec<SessionId> = told.over.into_iter().map(SessionId::new).collect();
-                    let span = Duration::from_millis(told.vouched_ms.into());
-                    self.beliefs.lock().on_told(sessions, &over, sent, span);
+                Ok(asked) => {
+                    let over: Vec<SessionId> = asked.over.into_iter().map(SessionId::new).collect();
+                    let span = Duration::from_millis(asked.vouched_ms.into());
+                    self.beliefs.lock().on_vouched(sessions, &over, sent, span);
                     return Ok(());
                 }
                 Err(error) => last = error,

@@ -139,7 +139,7 @@ impl Stopovers {
         let memory = Arc::clone(&self.memory).try_acquire_many_owned(permits);
         let memory =
             memory.map_err(|_| err!(Overloaded, "replicas on their way fill the {} bytes", self.memory_max))?;
-        let (tell, state) = watch::channel(State::OnItsWay);
+        let (state_sender, state) = watch::channel(State::OnItsWay);
         let before = kept.insert(name, Stopover { source, until, state: state.clone() });
         assert!(before.is_none(), "{name:?} is fetched twice: its room would be counted twice");
         drop(kept);
@@ -149,12 +149,12 @@ impl Stopovers {
             let fetched = tokio::select! {
                 biased;
                 // No call waits for it any more.
-                () = tell.closed() => return,
+                () = state_sender.closed() => return,
                 fetched = fetch(&client, source, name, call.length, memory) => fetched,
             };
             let state = fetched.map_or_else(State::Failed, |replica| State::Here(Arc::new(replica)));
             // The send fails if no call waits for it any more.
-            let _ = tell.send(state);
+            let _ = state_sender.send(state);
         });
         Ok(state)
     }
@@ -239,21 +239,21 @@ async fn fetch(
         };
         // This verifies the checksums, and waits until the node wakes. The wait ends with this task.
         let done = client.deliver(&[source], &Held::Read(read), &Bytes::new(), || async { Ok(()) }).await?;
-        let Told::Read(told) = done.answer else { bail!(Protocol, "a read of {metablock} was answered otherwise") };
-        let version = convert::version(told.version);
-        if version != at || (offset > 0 && told.length != replica.length) {
+        let Told::Read(answer) = done.answer else { bail!(Protocol, "a read of {metablock} was answered otherwise") };
+        let version = convert::version(answer.version);
+        if version != at || (offset > 0 && answer.length != replica.length) {
             bail!(StaleVersion, "{metablock} is at {version}, and {at} was wanted");
         }
-        if told.length > length_max {
-            bail!(Protocol, "{metablock} has {} bytes, not the {length_max} that were told", told.length);
+        if answer.length > length_max {
+            bail!(Protocol, "{metablock} has {} bytes, not the {length_max} that were told", answer.length);
         }
-        replica.length = told.length;
-        let is_last = offset + done.payload.len() as u64 >= told.length;
+        replica.length = answer.length;
+        let is_last = offset + done.payload.len() as u64 >= answer.length;
         if !is_last && done.payload.len() as u64 != PIECE_BYTES {
-            bail!(Protocol, "{metablock}: {} bytes at {offset} of {}", done.payload.len(), told.length);
+            bail!(Protocol, "{metablock}: {} bytes at {offset} of {}", done.payload.len(), answer.length);
         }
         replica.pieces.push(done.payload);
-        replica.checksums.extend(told.checksums);
+        replica.checksums.extend(answer.checksums);
         if is_last {
             let bytes: u64 = replica.pieces.iter().map(|piece| piece.len() as u64).sum();
             assert!(bytes >= replica.length, "{metablock} has {} bytes and {bytes} are here", replica.length);

@@ -76,12 +76,12 @@ fn appends_of_many_clients_stay_whole_and_none_is_lost() {
         take_turns(&sharers).await;
         let start = 8;
         let mut tasks = Vec::new();
-        for (who, (client, handle)) in sharers.iter().cloned().enumerate() {
-            let runtime = cluster.world.process(&format!("c{who}")).runtime();
+        for (sharer, (client, handle)) in sharers.iter().cloned().enumerate() {
+            let runtime = cluster.world.process(&format!("c{sharer}")).runtime();
             tasks.push(runtime.spawn("append", async move {
                 let mut places = Vec::new();
                 for turn in 0..50u64 {
-                    let record = vec![who as u8 * 50 + turn as u8 + 1; 100 + turn as usize];
+                    let record = vec![sharer as u8 * 50 + turn as u8 + 1; 100 + turn as usize];
                     places.push(client.append(handle, record.into()).await.unwrap());
                 }
                 client.fsync(handle).await.unwrap();
@@ -185,8 +185,8 @@ fn synced_bytes_survive_the_proxy_and_a_loss_of_others_is_reported() {
             assert_eq!(read_number(one, 8).await, 222, "every member had received it");
             // The one has synced; the other cannot know that no member lost its power as well.
             one.0.write(one.1, 16, number(1)).await.unwrap();
-            let told = two.0.write(two.1, 24, number(2)).await.unwrap_err();
-            assert_eq!(told.kind(), ErrorKind::Io);
+            let error = two.0.write(two.1, 24, number(2)).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Io);
             two.0.write(two.1, 24, number(2)).await.unwrap();
             two.0.fsync(two.1).await.unwrap();
             assert_eq!((read_number(one, 16).await, read_number(one, 24).await), (1, 2));
@@ -200,13 +200,13 @@ type Appended = Vec<(u8, ebb_types::Result<u64>)>;
 /// Each sharer appends so many records of 50 bytes, one every 20 ms, and syncs. What became of each, with the byte that it is made of,
 /// which is its own if they are 255 at most.
 fn append_beside(cluster: &Cluster, sharers: &[(Client, Handle)], turns: u8) -> Vec<Task<Appended>> {
-    let append = |(who, (client, handle)): (usize, (Client, Handle))| {
-        let runtime = cluster.world.process(&format!("c{who}")).runtime();
+    let append = |(sharer, (client, handle)): (usize, (Client, Handle))| {
+        let runtime = cluster.world.process(&format!("c{sharer}")).runtime();
         let own = runtime.clone();
         runtime.spawn("append", async move {
             let mut appended = Vec::new();
             for turn in 0..turns {
-                let mark = (who as u8).wrapping_mul(turns).wrapping_add(turn + 1);
+                let mark = (sharer as u8).wrapping_mul(turns).wrapping_add(turn + 1);
                 appended.push((mark, client.append(handle, vec![mark; 50].into()).await));
                 own.sleep(Duration::from_millis(20)).await;
             }

@@ -79,7 +79,7 @@ impl<K: Ord + Clone> Quota<K> {
     }
 
     /// The units of this owner, and the free ones.
-    pub fn told(&self, key: &K) -> (usize, usize) {
+    pub fn held_and_free(&self, key: &K) -> (usize, usize) {
         let fair = self.0.lock();
         (fair.held(key), fair.free())
     }
@@ -172,9 +172,9 @@ mod tests {
             // Granted, and given up before it was heard of.
             drop(granted);
             let share = last.await;
-            assert_eq!(quota.told(&4), (10, 0));
+            assert_eq!(quota.held_and_free(&4), (10, 0));
             drop(share);
-            assert_eq!(quota.told(&4), (0, 10));
+            assert_eq!(quota.held_and_free(&4), (0, 10));
         });
     }
 

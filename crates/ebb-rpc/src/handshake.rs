@@ -101,7 +101,7 @@ async fn receive_on(
     if let Err(refusal) =
         check_claim(wire.peer(), identity, hello.protocol, hello.cluster, &hello.host, &hello.role, &hello.nonce)
     {
-        wire.refuse(&told_to_client(&refusal, identity, &hello)).await;
+        wire.refuse(&refusal_for_client(&refusal, identity, &hello)).await;
         return Err(refusal);
     }
     let nonce = nonce(runtime);
@@ -174,7 +174,7 @@ fn check_claim(
 }
 
 /// The refusal as the client reads it: "this process" is the server there.
-fn told_to_client(refusal: &Error, identity: &Identity, hello: &pb::ClientHello) -> Error {
+fn refusal_for_client(refusal: &Error, identity: &Identity, hello: &pb::ClientHello) -> Error {
     if hello.protocol != PROTOCOL {
         return err!(
             Unauthorized,
@@ -288,8 +288,8 @@ impl<'a> Wire<'a> {
             let read = self.stream.read.read(&mut out[filled..]).await;
             let count = read.map_err(|error| Error::from_io(&error, format_args!("handshake with {}", self.peer())))?;
             if count == 0 {
-                let what = format!("{} closed the connection during the handshake", self.peer());
-                return Err(Error::new(ErrorKind::Disconnected, what));
+                let reason = format!("{} closed the connection during the handshake", self.peer());
+                return Err(Error::new(ErrorKind::Disconnected, reason));
             }
             filled += count;
             self.received += count as u64;

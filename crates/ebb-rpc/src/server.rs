@@ -207,7 +207,7 @@ struct Entrance {
 #[derive(Default)]
 struct Refusals {
     quiet_until: Moment,
-    untold: u64,
+    unlogged: u64,
 }
 
 impl Gate {
@@ -235,10 +235,10 @@ impl Gate {
                 Ok(stream) => {
                     let address = host_of(&stream.peer).to_owned();
                     let Some(place) = self.entrance.strangers.try_take(&address, 1) else {
-                        let (waiting, _) = self.entrance.strangers.told(&address);
+                        let (waiting, _) = self.entrance.strangers.held_and_free(&address);
                         let full =
                             err!(Overloaded, "{waiting} connections of {address} have not proved themselves yet");
-                        self.entrance.tell_refusal(&stream.peer, &full);
+                        self.entrance.log_refusal(&stream.peer, &full);
                         continue;
                     };
                     let entering = self.entrance.clone().enter(stream, place, self.stop.subscribe());
@@ -281,7 +281,7 @@ impl Entrance {
                 let link = Link::new(&self.counters, &self.identity.host, &peer.host);
                 served::serve(self.common.clone(), stream, Arc::new(peer), link, stop).await;
             }
-            Err(error) => self.tell_refusal(&address, &error),
+            Err(error) => self.log_refusal(&address, &error),
         }
     }
 
@@ -291,7 +291,7 @@ impl Entrance {
         let admit = |peer: &PeerInfo| {
             let key = PeerKey::of(peer);
             self.connections.try_take(&key, 1).ok_or_else(|| {
-                let ((held, free), most) = (self.connections.told(&key), common.options.connections_max);
+                let ((held, free), most) = (self.connections.held_and_free(&key), common.options.connections_max);
                 err!(
                     Overloaded,
                     "host {} has {held} of the server's {most} connections, {free} are left for all",
@@ -309,16 +309,16 @@ impl Entrance {
         }
     }
 
-    fn tell_refusal(&self, address: &str, error: &Error) {
+    fn log_refusal(&self, address: &str, error: &Error) {
         let now = self.common.runtime.now();
         let mut refusals = self.refusals.lock();
         if now < refusals.quiet_until {
-            refusals.untold += 1;
+            refusals.unlogged += 1;
             return;
         }
-        let untold = std::mem::take(&mut refusals.untold);
+        let unlogged = std::mem::take(&mut refusals.unlogged);
         refusals.quiet_until = now.after(REFUSAL_LOG_PAUSE);
         drop(refusals);
-        tracing::warn!(%error, peer = address, others_not_told = untold, "refuse a connection");
+        tracing::warn!(%error, peer = address, others_not_told = unlogged, "refuse a connection");
     }
 }

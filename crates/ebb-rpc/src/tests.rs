@@ -187,13 +187,13 @@ pub async fn slow_call(channel: &Channel, millis: u64, deadline: Duration) -> Re
     channel.call(&pb::Scrub { rate_bytes_per_sec: millis }, deadline).await
 }
 
-/// Waits until `condition` holds; a test that waits in vain fails with `what`.
-pub async fn eventually(runtime: &Runtime, what: &str, mut condition: impl FnMut() -> bool) {
+/// Waits until `condition` holds; a test that waits in vain fails with `event`.
+pub async fn eventually(runtime: &Runtime, event: &str, mut condition: impl FnMut() -> bool) {
     for _ in 0..2000 {
         if condition() {
             return;
         }
         runtime.sleep(Duration::from_millis(5)).await;
     }
-    panic!("in vain: {what}");
+    panic!("in vain: {event}");
 }

@@ -261,8 +261,8 @@ async fn bounded<T>(
         biased;
         done = writing => done,
         () = runtime.sleep(course.patience(runtime.now())) => {
-            let what = format!("{peer} {}", course.reproach(runtime.now()));
-            Err(std::io::Error::new(std::io::ErrorKind::TimedOut, what))
+            let reason = format!("{peer} {}", course.reproach(runtime.now()));
+            Err(std::io::Error::new(std::io::ErrorKind::TimedOut, reason))
         }
     }
 }

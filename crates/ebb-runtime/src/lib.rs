@@ -97,12 +97,12 @@ impl Runtime {
         self.backend.sleep(span).await;
     }
 
-    /// Runs `work` for at most `span`; then drops it and fails with kind `Timeout`. The sentence names `what`.
-    pub async fn timeout<T>(&self, span: Duration, what: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+    /// Runs `work` for at most `span`; then drops it and fails with kind `Timeout`. The sentence names `purpose`.
+    pub async fn timeout<T>(&self, span: Duration, purpose: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
             biased;
             done = work => done,
-            () = self.backend.sleep(span) => Err(err!(Timeout, "{what}: no answer within {} ms", span.as_millis())),
+            () = self.backend.sleep(span) => Err(err!(Timeout, "{purpose}: no answer within {} ms", span.as_millis())),
         }
     }
 

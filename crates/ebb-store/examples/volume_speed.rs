@@ -28,8 +28,8 @@ fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
     let temporary = std::env::temp_dir().join(format!("ebb-volume-speed.{}", std::process::id()));
     let directory = args.next().map_or_else(|| temporary.clone(), PathBuf::from);
-    let what = args.next();
-    let wanted = |name: &str| what.as_deref().is_none_or(|what| what == name);
+    let part = args.next();
+    let wanted = |name: &str| part.as_deref().is_none_or(|part| part == name);
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("threads");
     let measured = tokio.block_on(async {
         let runtime = Runtime::real();
@@ -151,7 +151,7 @@ async fn space(runtime: &Runtime, root: &Path) -> Result<()> {
 
 async fn overwrite(runtime: &Runtime, root: &Path) -> Result<()> {
     let volume = Volume::open(runtime, root, options()).await?;
-    for (what, round) in [("written anew", 0), ("overwritten", 1), ("overwritten again", 2)] {
+    for (part, round) in [("written anew", 0), ("overwritten", 1), ("overwritten again", 2)] {
         let (started, before) = (Instant::now(), disk_written());
         for metablock in 1..=4 {
             one_replica(&volume, metablock, METABLOCK, 1 + round * (METABLOCK / BLOCK)).await?;
@@ -160,7 +160,7 @@ async fn overwrite(runtime: &Runtime, root: &Path) -> Result<()> {
         // Checkpoints sync the bytes that were put in place.
         runtime.sleep(Duration::from_secs(3)).await;
         let factor = (disk_written() - before) as f64 / (4 * METABLOCK) as f64;
-        println!("overwrite: {} bytes {what} in {time:?}, {factor:.2} times as many to disk", 4 * METABLOCK);
+        println!("overwrite: {} bytes {part} in {time:?}, {factor:.2} times as many to disk", 4 * METABLOCK);
     }
     volume.stop().await
 }

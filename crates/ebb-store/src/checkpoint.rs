@@ -193,11 +193,11 @@ struct Closing<'a> {
 }
 
 impl Closing<'_> {
-    fn log_progress(&mut self, what: &str, synced: usize, all: usize) {
+    fn log_progress(&mut self, step: &str, synced: usize, all: usize) {
         let now = self.shared.runtime.now();
         if self.shared.closing.load(Ordering::Relaxed) && now.since(self.last_log) >= CLOSING_LOG_INTERVAL {
             self.last_log = now;
-            tracing::info!(volume = %self.shared.root.display(), what, synced, all, "still syncing before the volume is closed");
+            tracing::info!(volume = %self.shared.root.display(), step, synced, all, "still syncing before the volume is closed");
         }
     }
 }
@@ -234,9 +234,9 @@ async fn settled_state(shared: &Shared, metablock: MetablockId) -> Result<Option
     Ok(take().flatten())
 }
 
-fn broken(shared: &Shared, error: Error, what: &str) -> Error {
+fn broken(shared: &Shared, error: Error, step: &str) -> Error {
     match error.kind() {
         ErrorKind::NoSpace | ErrorKind::Overloaded | ErrorKind::VolumePoisoned | ErrorKind::ShuttingDown => error,
-        _ => shared.poison(&error, what),
+        _ => shared.poison(&error, step),
     }
 }

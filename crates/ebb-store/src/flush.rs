@@ -262,7 +262,7 @@ async fn append(shared: &Shared, journal: &mut Journal, batch: &[Part]) -> Resul
 /// Answers the waiters of a batch that is in the journal, and puts it in place.
 async fn finish(shared: &Shared, batch: &[Part]) -> Result<()> {
     for part in batch {
-        tell_synced(shared, part);
+        report_synced(shared, part);
     }
     for part in batch {
         put_in_place(shared, &part.replica).await?;
@@ -279,7 +279,7 @@ fn give_back(batch: Vec<Part>) {
     }
 }
 
-fn tell_synced(shared: &Shared, part: &Part) {
+fn report_synced(shared: &Shared, part: &Part) {
     let last = part.staged.last().expect("a part has records");
     debug_assert!(
         part.staged.iter().all(|staged| staged.record.metablock == part.replica.id),

@@ -89,11 +89,11 @@ impl Label {
     /// Refuses a volume of another cluster or node. A node without an id on either side is unknown yet, and matches
     /// every node.
     pub(crate) fn check_owner(&self, cluster: ClusterId, node: Option<NodeId>, directory: &Path) -> Result<()> {
-        let what = directory.display();
+        let shown = directory.display();
         if self.cluster != cluster {
             bail!(
                 Unauthorized,
-                "{what} is a volume of cluster {}, not of {cluster}: give this node another directory, or that cluster this one",
+                "{shown} is a volume of cluster {}, not of {cluster}: give this node another directory, or that cluster this one",
                 self.cluster
             );
         }
@@ -102,7 +102,7 @@ impl Label {
         {
             bail!(
                 Unauthorized,
-                "{what} is a volume of node {owner}, not of {node}: start the node with its own directories"
+                "{shown} is a volume of node {owner}, not of {node}: start the node with its own directories"
             );
         }
         Ok(())

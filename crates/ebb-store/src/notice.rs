@@ -17,7 +17,7 @@ const EVERY: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(crate) struct Notice {
     since: Option<Moment>,
-    said: Option<Moment>,
+    logged: Option<Moment>,
     /// The wait was logged, and its end was not.
     open: bool,
 }
@@ -39,10 +39,10 @@ impl Notice {
             return std::mem::take(&mut self.open).then_some(News::Over(lasted));
         }
         let lasted = now.since(*self.since.get_or_insert(now));
-        if self.said.is_some_and(|said| now.since(said) < EVERY) {
+        if self.logged.is_some_and(|logged| now.since(logged) < EVERY) {
             return None;
         }
-        self.said = Some(now);
+        self.logged = Some(now);
         self.open = true;
         Some(News::Waits(lasted))
     }
@@ -83,22 +83,22 @@ mod tests {
     #[test]
     fn a_wait_is_logged_once_a_minute_and_once_at_its_end() {
         let mut notice = Notice::default();
-        let mut said = Vec::new();
+        let mut logged = Vec::new();
         for second in 10..200 {
-            said.extend(notice.observe(second < 150, at(second)).map(|news| (second, news)));
+            logged.extend(notice.observe(second < 150, at(second)).map(|news| (second, news)));
         }
         let waits = |second| (second, News::Waits(secs(second - 10)));
-        assert_eq!(said, [waits(10), waits(70), waits(130), (150, News::Over(secs(140)))]);
+        assert_eq!(logged, [waits(10), waits(70), waits(130), (150, News::Over(secs(140)))]);
         assert_eq!(notice.observe(true, at(200)), Some(News::Waits(secs(0))), "that is another time");
     }
 
     #[test]
     fn a_wait_that_comes_and_goes_is_logged_once_a_minute() {
         let mut notice = Notice::default();
-        let said: Vec<_> = (0..120)
+        let logged: Vec<_> = (0..120)
             .filter_map(|second| notice.observe(second % 2 == 0, at(second)).map(|news| (second, news)))
             .collect();
         let (waits, over) = (News::Waits(secs(0)), News::Over(secs(1)));
-        assert_eq!(said, [(0, waits), (1, over), (60, waits), (61, over)]);
+        assert_eq!(logged, [(0, waits), (1, over), (60, waits), (61, over)]);
     }
 }

@@ -258,15 +258,15 @@ fn decode_runs(meta: &mut Take<'_>, count: u32, length: u64) -> Result<Vec<Run>>
 }
 
 fn decode_run(meta: &mut Take<'_>, length: u64) -> Result<Run> {
-    let (first, count, what) = (meta.u32()? as usize, meta.u32()? as usize, meta.u32()?);
+    let (first, count, tag) = (meta.u32()? as usize, meta.u32()? as usize, meta.u32()?);
     if first.checked_add(count).is_none_or(|end| end > chunks::count(length)) {
         bail!(Corrupt, "sums of chunks {first} and {count} more in a replica of {length} bytes");
     }
-    match what {
+    match tag {
         0 => Ok(Run::Holes { first, count }),
         1 | 2 => {
             let sums = (0..count).map(|_| meta.u32()).collect::<Result<_>>()?;
-            Ok(Run::Data { first, sums, second: what == 2 })
+            Ok(Run::Data { first, sums, second: tag == 2 })
         }
         other => bail!(Corrupt, "unknown kind {other} of chunk sums"),
     }

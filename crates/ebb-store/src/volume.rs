@@ -425,12 +425,12 @@ impl Shared {
 
     /// Poisons the volume after a failed sync or write: the contents on disk are unknown, so everything is refused from
     /// now on. Returns the error for the caller's answer.
-    pub(crate) fn poison(&self, error: &Error, what: &str) -> Error {
+    pub(crate) fn poison(&self, error: &Error, step: &str) -> Error {
         {
             let mut poison = self.poison.lock();
             if poison.is_none() {
-                tracing::error!(volume = %self.root.display(), %error, what, "volume poisoned");
-                *poison = Some(format!("{what}: {error}"));
+                tracing::error!(volume = %self.root.display(), %error, step, "volume poisoned");
+                *poison = Some(format!("{step}: {error}"));
             }
         }
         self.queue.wake();

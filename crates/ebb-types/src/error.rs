@@ -202,17 +202,17 @@ impl Error {
 
     /// The same error with context of the caller in front: `what: detail`.
     #[must_use]
-    pub fn context(self, what: impl fmt::Display) -> Self {
-        Self { kind: self.kind, detail: format!("{what}: {}", self.detail).into() }
+    pub fn context(self, context: impl fmt::Display) -> Self {
+        Self { kind: self.kind, detail: format!("{context}: {}", self.detail).into() }
     }
 
     /// A disk error, mapped to the kind that a caller can act on.
-    pub fn from_io(error: &std::io::Error, what: impl fmt::Display) -> Self {
+    pub fn from_io(error: &std::io::Error, context: impl fmt::Display) -> Self {
         use std::io::ErrorKind as Io;
         // EMFILE and ENFILE (errno(3)): nothing was done, and nothing is wrong with the disk.
         if matches!(error.raw_os_error(), Some(23 | 24)) {
             let advice = "close some of them, or raise the limit with `prlimit --nofile`";
-            return Self::new(ErrorKind::Overloaded, format!("{what}: {error}; {advice}"));
+            return Self::new(ErrorKind::Overloaded, format!("{context}: {error}; {advice}"));
         }
         let kind = match error.kind() {
             Io::NotFound => ErrorKind::NotFound,
@@ -227,7 +227,7 @@ impl Error {
             }
             _ => ErrorKind::Io,
         };
-        Self::new(kind, format!("{what}: {error}"))
+        Self::new(kind, format!("{context}: {error}"))
     }
 }
 

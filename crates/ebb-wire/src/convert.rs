@@ -44,9 +44,9 @@ pub fn failure(field: Option<pb::Failure>) -> Result<(), Error> {
     }
 }
 
-/// A field that no message may leave out. `Protocol` if one does; `what` names the field for a person.
-pub fn required<T>(field: Option<T>, what: &str) -> Result<T, Error> {
-    field.ok_or_else(|| err!(Protocol, "a message leaves out {what}"))
+/// A field that no message may leave out. `Protocol` if one does; `field_name` names the field for a person.
+pub fn required<T>(field: Option<T>, field_name: &str) -> Result<T, Error> {
+    field.ok_or_else(|| err!(Protocol, "a message leaves out {field_name}"))
 }
 
 impl From<&Credentials> for pb::Credentials {

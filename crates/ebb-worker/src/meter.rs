@@ -15,7 +15,7 @@ pub(crate) struct Meter {
 #[derive(Debug, Default)]
 struct State {
     tasks: usize,
-    told: u64,
+    reported: u64,
 }
 
 /// A task under way.
@@ -31,7 +31,7 @@ impl Meter {
     pub fn start_task(&self) -> Metered<'_> {
         let mut state = self.state.lock();
         if state.tasks == 0 {
-            state.told = self.counters.read().network_bytes();
+            state.reported = self.counters.read().network_bytes();
         }
         state.tasks += 1;
         Metered(self)
@@ -44,7 +44,7 @@ impl Metered<'_> {
         let mut state = self.0.state.lock();
         // Read under the lock: no other task can report the same bytes.
         let now = self.0.counters.read().network_bytes();
-        now - std::mem::replace(&mut state.told, now)
+        now - std::mem::replace(&mut state.reported, now)
     }
 }
 

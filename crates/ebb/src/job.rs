@@ -84,7 +84,7 @@ async fn ship(context: &Context, args: &JobArgs, text: Option<&str>) -> Result<b
         bar.set_position(now.bytes_done);
         if args.progress && last.elapsed() >= TELL {
             last = Instant::now();
-            tell(now);
+            show_progress(now);
         }
     };
     let runtime = Runtime::real();
@@ -99,25 +99,25 @@ async fn ship(context: &Context, args: &JobArgs, text: Option<&str>) -> Result<b
 }
 
 /// One line of JSON on stderr. A missing reader is no error.
-fn tell(now: Progress) {
+fn show_progress(now: Progress) {
     let line = json!({"done_bytes": now.bytes_done, "total_bytes": now.walked.then_some(now.bytes_found)});
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-fn print(context: &Context, args: &JobArgs, report: &Report, what: &str) {
+fn print(context: &Context, args: &JobArgs, report: &Report, name: &str) {
     for error in &report.errors {
         context.output.warn(error);
     }
     if context.output.json() {
         let mut value = json!(report);
         if let Some(found) = value.as_object_mut().and_then(|report| report.remove("words")) {
-            value[what] = found;
+            value[name] = found;
         }
         context.output.print_json(&value);
         return;
     }
     context.output.say(&format!(
-        "{}: {} {what} in {} files, {} in {:.2} s ({} splits, {} of them on a host that holds the data; {} over the network)",
+        "{}: {} {name} in {} files, {} in {:.2} s ({} splits, {} of them on a host that holds the data; {} over the network)",
         args.path,
         report.words,
         report.files,

@@ -143,14 +143,14 @@ fn node_json(node: &pb::Node, asleep: &BTreeSet<String>, work: Option<&Vec<pb::E
             })
         })
         .collect();
-    let told = |one: &pb::ExplainedWork| json!({"state": copy_state(one.state()), "why": one.why, "sets": one.sets});
+    let to_json = |one: &pb::ExplainedWork| json!({"state": copy_state(one.state()), "why": one.why, "sets": one.sets});
     let mut shown = json!({
         "id": format!("n{}", node.id), "host": node.host, "rack": node.rack, "pid": node.pid,
         "address": node.address, "state": state(node, asleep), "load": node.load, "volumes": volumes,
         "gray": status::gray_json(node),
     });
     if let Some(work) = work {
-        shown["copies"] = work.iter().map(told).collect();
+        shown["copies"] = work.iter().map(to_json).collect();
     }
     shown
 }

@@ -70,7 +70,7 @@ impl Outcome {
         for row in &self.section.rows {
             table.row(vec![
                 Cell::text(&row.source),
-                Cell::text(&row.what),
+                Cell::text(&row.quantity),
                 row.paper.clone(),
                 row.ours.clone(),
                 ratio(row),

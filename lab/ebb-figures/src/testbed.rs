@@ -282,8 +282,8 @@ impl Testbed {
     /// Nodes by their number in the cluster, counted from 0.
     async fn places(&self) -> Result<BTreeMap<u64, u32>> {
         let place = |host: &str| host.strip_prefix('h')?.parse::<u32>().ok()?.checked_sub(1);
-        let told = self.cluster.describe().await?;
-        Ok(told.nodes.iter().filter_map(|node| Some((node.id, place(&node.host)?))).collect())
+        let reply = self.cluster.describe().await?;
+        Ok(reply.nodes.iter().filter_map(|node| Some((node.id, place(&node.host)?))).collect())
     }
 
     /// The nodes of [`Testbed::nodes_on`], counted from 0.
@@ -294,13 +294,13 @@ impl Testbed {
 
     /// Nodes that the newest plan keeps on without a break; all, if there is none.
     pub async fn nodes_on(&self) -> Result<BTreeSet<u64>> {
-        let told = self.cluster.describe().await?;
-        let plan = newest_plan(&told)?;
+        let reply = self.cluster.describe().await?;
+        let plan = newest_plan(&reply)?;
         let is_on = |node: &u64| {
             let duty = plan.as_ref().and_then(|plan| plan.nodes.get(&NodeId::new(*node))).map(|node| node.duty);
             duty.is_none_or(|duty| duty == Duty::On)
         };
-        Ok(told.nodes.iter().map(|node| node.id).filter(is_on).collect())
+        Ok(reply.nodes.iter().map(|node| node.id).filter(is_on).collect())
     }
 
     /// From now on plans come from here, by this popularity: for `load-proportional` alone.
@@ -342,10 +342,10 @@ impl Testbed {
     }
 
     async fn publish(&self, popularity: &BTreeMap<NodeId, f64>, supply: Supply) -> Result<()> {
-        let told = self.cluster.describe().await?;
-        let circle: Vec<NodeId> = told.nodes.iter().map(|node| NodeId::new(node.id)).collect();
+        let reply = self.cluster.describe().await?;
+        let circle: Vec<NodeId> = reply.nodes.iter().map(|node| NodeId::new(node.id)).collect();
         let hardware = Hardware::new(MACHINES.base_watts, circle.iter().map(|node| (*node, MACHINES.node)).collect())?;
-        let last = newest_plan(&told)?;
+        let last = newest_plan(&reply)?;
         let interval_ms = u64::try_from(MACHINES.interval.as_millis()).map_err(|_| err!(Invalid, "a long interval"))?;
         let now_ms = wall_ms(self.world.process("operator").runtime().wall());
         let ask = Ask {

@@ -83,11 +83,11 @@ fn run_all(words: &[&str], targets: &[Target]) -> ExitCode {
         let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
         match *word {
             "--seconds" => match number() {
-                Some(told) => seconds = told,
+                Some(summary) => seconds = summary,
                 None => return wrong(),
             },
             "--seed" => match number() {
-                Some(told) => seed = told,
+                Some(summary) => seed = summary,
                 None => return wrong(),
             },
             name if prefix.is_empty() && !name.starts_with('-') => prefix = name,
@@ -103,7 +103,7 @@ fn run_all(words: &[&str], targets: &[Target]) -> ExitCode {
             .iter()
             .map(|target| {
                 let report = run(target, seed, 0..u64::MAX - 1, Some(Duration::from_secs(seconds)));
-                print!("{}", told(target, &report));
+                print!("{}", summary(target, &report));
                 report.faults.len()
             })
             .sum();
@@ -113,7 +113,7 @@ fn run_all(words: &[&str], targets: &[Target]) -> ExitCode {
 
 /// A line for a target, and its faults.
 #[must_use]
-pub fn told(target: &Target, report: &Report) -> String {
+pub fn summary(target: &Target, report: &Report) -> String {
     let Report { cases, taken, peak, share, slowest, faults } = report;
     let line = format!(
         "{:18} {cases:>9} cases, {} % taken, at most {} of its cap ({} KiB for {} bytes), slowest {:.1} ms, {}\n",

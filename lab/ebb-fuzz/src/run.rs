@@ -162,7 +162,7 @@ pub fn run(target: &Target, seed: u64, cases: Range<u64>, until: Option<Duration
 /// Runs as many cases of a target as its tests do, from one seed; panics with the faults, if there are any.
 pub fn hold(target: &Target) {
     let report = run(target, 1, 0..target.cases, None);
-    println!("{}", crate::command::told(target, &report).trim_end());
+    println!("{}", crate::command::summary(target, &report).trim_end());
     let faults: String = report.faults.iter().map(Found::to_string).collect();
     assert!(faults.is_empty(), "{faults}");
     // What is refused at its first byte tests nothing behind it.
@@ -231,6 +231,6 @@ fn wall_time() -> Duration {
 }
 
 fn time(clock: ClockId) -> Duration {
-    let told = clock_gettime(clock);
-    Duration::new(told.tv_sec.unsigned_abs(), told.tv_nsec.unsigned_abs() as u32)
+    let time = clock_gettime(clock);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }

@@ -61,10 +61,10 @@ fn every_target_is_in_some_test() {
 #[test]
 fn the_table_of_decoders_is_true() {
     let table = include_str!("../../../docs/formats/decoders.md");
-    let told: Vec<&str> = table.lines().filter(|line| line.starts_with("| `")).collect();
+    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| `")).collect();
     let due: Vec<String> =
         ALL.iter().map(|target| format!("| `{}` | {} | {} |", target.name, target.source, target.cap)).collect();
-    let named: Vec<String> = told
+    let named: Vec<String> = rows
         .iter()
         .filter(|line| line.split('`').nth(1).is_some_and(|name| ALL.iter().any(|target| target.name == name)))
         .map(|line| line.split('|').take(4).collect::<Vec<_>>().join("|") + "|")
@@ -77,9 +77,9 @@ fn the_table_of_decoders_is_true() {
 #[test]
 fn lists_of_nothing_are_within_their_caps() {
     let mut most = (0, String::new());
-    let mut look = |target: &Target, what: String, bytes: &[u8]| {
-        let taken = run_input(target, bytes).unwrap_or_else(|fault| panic!("{what}: {fault}"));
-        most = most.clone().max((taken.peak / bytes.len(), what));
+    let mut look = |target: &Target, case: String, bytes: &[u8]| {
+        let taken = run_input(target, bytes).unwrap_or_else(|fault| panic!("{case}: {fault}"));
+        most = most.clone().max((taken.peak / bytes.len(), case));
     };
     for field in 1..=28_u8 {
         let nothing = [&[field << 3 | 2, 0][..], &[field << 3, 0]];

@@ -59,15 +59,15 @@ const SHOWN_MAX: usize = 10;
 /// Runs one seed or a range of them. False: a guarantee did not hold.
 pub fn run(context: &Context, args: &VirtualArgs) -> Result<bool> {
     let bug = args.bug.as_deref().map(parse_bug).transpose()?;
-    let what = What::of(args)?;
+    let work = What::of(args)?;
     let seeds = match (args.seed, args.seeds.as_deref()) {
         (Some(seed), _) => seed..seed + 1,
         (None, Some(text)) => parse_range(text)?,
         (None, None) => return Err(err!(Invalid, "which seeds? give --seed N or --seeds FIRST..END")),
     };
     match args.seed {
-        Some(_) => Ok(run_one(context, seeds, &what, bug)),
-        None => Ok(run_range(context, seeds, args.jobs, &what, bug)),
+        Some(_) => Ok(run_one(context, seeds, &work, bug)),
+        None => Ok(run_range(context, seeds, args.jobs, &work, bug)),
     }
 }
 
@@ -140,14 +140,14 @@ impl What {
     }
 }
 
-fn run_one(context: &Context, seed: Range<u64>, what: &What, bug: Option<SeededBug>) -> bool {
+fn run_one(context: &Context, seed: Range<u64>, work: &What, bug: Option<SeededBug>) -> bool {
     let mut good = true;
     swarm::run_each(
         seed,
         NonZeroUsize::MIN,
-        |seed| what.run(seed, bug),
+        |seed| work.run(seed, bug),
         |report| {
-            print(context, &report, what, bug);
+            print(context, &report, work, bug);
             good = report.violations.is_empty();
             Next::GoOn
         },
@@ -155,16 +155,16 @@ fn run_one(context: &Context, seed: Range<u64>, what: &What, bug: Option<SeededB
     good
 }
 
-fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, what: &What, bug: Option<SeededBug>) -> bool {
+fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, work: &What, bug: Option<SeededBug>) -> bool {
     let bar = context.output.item_bar(seeds.end - seeds.start, "seeds");
     let (mut passed, mut failed) = (0_u64, Vec::new());
-    let mut injected: BTreeMap<String, u64> = what.faults().into_iter().map(|kind| (kind, 0)).collect();
+    let mut injected: BTreeMap<String, u64> = work.faults().into_iter().map(|kind| (kind, 0)).collect();
     let (mut proxy, mut lost_in) = (ProxyUse::default(), 0_u64);
     let (mut names, mut names_in) = (0_u64, 0_u64);
     swarm::run_each(
         seeds,
         jobs,
-        |seed| what.run(seed, bug),
+        |seed| work.run(seed, bug),
         |report| {
             bar.inc(1);
             for (kind, count) in &report.injected {
@@ -178,7 +178,7 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, what: &Wh
                 passed += 1;
                 return Next::GoOn;
             }
-            bar.suspend(|| print(context, &report, what, bug));
+            bar.suspend(|| print(context, &report, work, bug));
             failed.push(report.seed);
             // For a seeded bug one finding is enough.
             if bug.is_some() { Next::Stop } else { Next::GoOn }
@@ -210,7 +210,7 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, what: &Wh
     failed.is_empty()
 }
 
-pub(super) fn print(context: &Context, report: &Report, what: &What, bug: Option<SeededBug>) {
+pub(super) fn print(context: &Context, report: &Report, work: &What, bug: Option<SeededBug>) {
     if context.output.json() {
         context.output.print_json(&json!(report));
         return;
@@ -227,7 +227,7 @@ pub(super) fn print(context: &Context, report: &Report, what: &What, bug: Option
         report.violations.len(),
     ));
     if !report.slowest.is_empty() {
-        let slowest: Vec<String> = report.slowest.iter().map(|(what, ms)| format!("{what} {ms} ms")).collect();
+        let slowest: Vec<String> = report.slowest.iter().map(|(work, ms)| format!("{work} {ms} ms")).collect();
         context.output.say(&format!("  slowest: {}", slowest.join(", ")));
     }
     let faults: Vec<String> = report.faults.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
@@ -237,7 +237,7 @@ pub(super) fn print(context: &Context, report: &Report, what: &What, bug: Option
     }
     if !report.violations.is_empty() {
         let bug = bug.map_or_else(String::new, |bug| format!(" --bug {bug}"));
-        let arguments = what.arguments();
+        let arguments = work.arguments();
         context.output.say(&format!("  replay: ebb lab virtual --seed {}{arguments}{bug}", report.seed));
     }
 }

@@ -161,7 +161,7 @@ fn master_actions(protocol: &Protocol, state: &State, actions: &mut Vec<Action>)
         actions.push(Action::BeginRecovery);
     }
     if let Some(recovery) = master.recovery {
-        if recovery.base.is_none() && !master::told(state).is_empty() {
+        if recovery.base.is_none() && !master::reported_versions(state).is_empty() {
             actions.push(Action::Decide);
         }
         if recovery.base.is_some() && !master::stamped(state).is_empty() {

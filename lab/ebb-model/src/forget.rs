@@ -89,8 +89,8 @@ fn matters(protocol: &Protocol, state: &State, all: &Network, message: Message) 
         // Refused from now on, or promised and reported.
         Message::Promise { node, epoch } => {
             let replica = state.replica(node);
-            let told = all.has(Message::Told { node, epoch, version: replica.synced.version });
-            epoch >= replica.durable_fence() && (replica.promised < epoch || (undecided(epoch) && !told))
+            let is_reported = all.has(Message::Told { node, epoch, version: replica.synced.version });
+            epoch >= replica.durable_fence() && (replica.promised < epoch || (undecided(epoch) && !is_reported))
         }
         Message::Told { epoch, .. } => undecided(epoch),
         // Refused from now on, or reached and answered (or no process waits).

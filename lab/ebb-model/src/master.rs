@@ -93,25 +93,25 @@ pub fn begin_recovery(state: &mut State) {
 
 /// Versions reported for the recovery under way, the highest for each node.
 #[must_use]
-pub fn told(state: &State) -> Vec<(Node, Version)> {
-    let mut told: Vec<(Node, Version)> = Vec::new();
+pub fn reported_versions(state: &State) -> Vec<(Node, Version)> {
+    let mut reported: Vec<(Node, Version)> = Vec::new();
     for message in state.network.iter() {
         if let Message::Told { node, epoch, version } = message
             && epoch == state.master.epoch
         {
-            told.retain(|entry| entry.0 != node);
+            reported.retain(|entry| entry.0 != node);
             // Messages are in order of node, then version: the last is the highest.
-            told.push((node, version));
+            reported.push((node, version));
         }
     }
-    told
+    reported
 }
 
 /// Enough members have answered: the highest version wins, the others pull, and all are stamped. A metablock without a
 /// write is freed.
 pub fn decide(protocol: &Protocol, state: &mut State) {
-    let told = told(state);
-    let versions = told.iter().map(|entry| entry.1);
+    let reported = reported_versions(state);
+    let versions = reported.iter().map(|entry| entry.1);
     let lowest = protocol.is(Mutant::RecoveryPicksLowest);
     let Some(base) = (if lowest { versions.min() } else { versions.max() }) else { return };
     if base == Version::ZERO {
@@ -121,7 +121,7 @@ pub fn decide(protocol: &Protocol, state: &mut State) {
     }
     let epoch = state.master.epoch;
     state.master.recovery = Some(Recovery { base: Some(base) });
-    for (node, version) in told {
+    for (node, version) in reported {
         if version < base {
             state.network.send(Message::Pull { node, epoch, at: base });
         }

@@ -42,7 +42,7 @@ mod tests {
             let section = make().unwrap();
             for row in &section.rows {
                 let difference =
-                    format!("{name}: {} {}: {} {}", row.source, row.what, row.paper.human(), row.ours.human());
+                    format!("{name}: {} {}: {} {}", row.source, row.quantity, row.paper.human(), row.ours.human());
                 assert!(row.agrees() || !row.remark.is_empty(), "{difference}");
             }
         }

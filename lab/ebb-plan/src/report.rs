@@ -29,7 +29,7 @@ pub struct Comparison {
     /// Where in the paper: `Table 1`, `Fig. 5`, `Sec. 2.1`.
     pub source: String,
     /// The quantity, with its unit and setting.
-    pub what: String,
+    pub quantity: String,
     /// The paper's number.
     pub paper: Cell,
     /// Ours.
@@ -54,8 +54,8 @@ impl Comparison {
     pub const CLOSE: f64 = 0.02;
 
     /// A comparison of two cells.
-    pub fn new(source: &str, what: impl Into<String>, paper: Cell, ours: Cell, remark: impl Into<String>) -> Self {
-        Self { source: source.to_owned(), what: what.into(), paper, ours, remark: remark.into(), verdict: None }
+    pub fn new(source: &str, quantity: impl Into<String>, paper: Cell, ours: Cell, remark: impl Into<String>) -> Self {
+        Self { source: source.to_owned(), quantity: quantity.into(), paper, ours, remark: remark.into(), verdict: None }
     }
 
     /// Sets the result of a rule of its own: whether it holds, and the words in place of the difference.
@@ -131,7 +131,7 @@ impl Section {
         for row in &self.rows {
             table.row(vec![
                 Cell::text(&row.source),
-                Cell::text(&row.what),
+                Cell::text(&row.quantity),
                 row.paper.clone(),
                 row.ours.clone(),
                 Cell::share(row.difference(), 1),
@@ -223,7 +223,7 @@ fn comparisons(out: &mut String, rows: &[Comparison]) {
             "<tr><td>{}</td><td>{}</td><td class=\"num\">{}</td><td class=\"num\">{}</td><td class=\"num \
              {class}\">{}</td><td>{}</td></tr>",
             escape(&row.source),
-            escape(&row.what),
+            escape(&row.quantity),
             escape(&row.paper.human()),
             escape(&row.ours.human()),
             escape(&difference),

@@ -105,7 +105,7 @@ impl App {
     /// Invalid: names the application, the value and the nearest possible value.
     pub fn check(&self) -> Result<()> {
         let name = &self.name;
-        for (what, value, most) in [
+        for (field, value, most) in [
             ("map_input_bytes", self.map_input_bytes, 1e18),
             ("map_output_bytes", self.map_output_bytes, 1e18),
             ("reduce_output_bytes", self.reduce_output_bytes, 1e18),
@@ -116,16 +116,16 @@ impl App {
                 let nearest = if value > most { most } else { 0.0 };
                 bail!(
                     Invalid,
-                    "{name}: {what} = {value}: goes from 0 to {most:e}; the nearest possible value is {nearest:e}"
+                    "{name}: {field} = {value}: goes from 0 to {most:e}; the nearest possible value is {nearest:e}"
                 );
             }
         }
         if self.mappers == 0 {
             bail!(Invalid, "{name}: mappers = 0: a job has at least one map; the nearest possible value is 1");
         }
-        for (what, count) in [("mappers", self.mappers), ("reducers", self.reducers)] {
+        for (field, count) in [("mappers", self.mappers), ("reducers", self.reducers)] {
             if count > 1_000_000 {
-                bail!(Invalid, "{name}: {what} = {count}: too many; the nearest possible value is 1000000");
+                bail!(Invalid, "{name}: {field} = {count}: too many; the nearest possible value is 1000000");
             }
         }
         if self.reducers == 0 && self.reduce_output_bytes > 0.0 {

@@ -28,11 +28,11 @@ pub struct Claim {
     /// `Fig. 5`.
     pub figure: String,
     /// The compared quantity.
-    pub what: String,
+    pub quantity: String,
     /// The paper's number: a normalized time, a ratio of times, or a count.
     pub paper: f64,
     /// The kind of the statement.
-    pub says: Says,
+    pub relation: Relation,
     /// Ours.
     pub ours: f64,
     /// Whether ours is on the same side: slower if the paper says slower, at most if it says at most.
@@ -48,7 +48,7 @@ pub struct Claim {
 /// Kind of a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Says {
+pub enum Relation {
     /// Ours should be this number, on the same side of 1.
     Is,
     /// Ours should be this count; it is not a time.
@@ -61,7 +61,7 @@ pub enum Says {
     Within,
 }
 
-impl Says {
+impl Relation {
     /// Distance of ours from the statement, in the numbers' own unit; 0 if a bound is kept.
     #[must_use]
     pub fn away(self, paper: f64, ours: f64) -> f64 {
@@ -75,21 +75,21 @@ impl Says {
 }
 
 impl Claim {
-    fn new(figure: &str, what: impl Into<String>, says: Says, paper: f64, ours: f64) -> Self {
-        let away = says.away(paper, ours);
-        let same_direction = match says {
-            Says::Is | Says::Count => {
+    fn new(figure: &str, quantity: impl Into<String>, relation: Relation, paper: f64, ours: f64) -> Self {
+        let away = relation.away(paper, ours);
+        let same_direction = match relation {
+            Relation::Is | Relation::Count => {
                 let side = |value: f64| if value > 1.005 { 1 } else { -i32::from(value < 0.995) };
                 side(paper) == side(ours) || side(paper) == 0
             }
-            Says::AtMost | Says::Within => away <= TOLERANCE,
-            Says::MoreThan => ours > paper,
+            Relation::AtMost | Relation::Within => away <= TOLERANCE,
+            Relation::MoreThan => ours > paper,
         };
         Self {
             figure: figure.to_owned(),
-            what: what.into(),
+            quantity: quantity.into(),
             paper,
-            says,
+            relation,
             ours,
             same_direction,
             close: away <= TOLERANCE,

@@ -80,7 +80,7 @@ pub(crate) struct Flow {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Due {
     number: u64,
-    what: What,
+    alarm: What,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -202,7 +202,7 @@ impl Engine {
                 }
             }
             let (time, due) = self.queue.pop()?;
-            match due.what {
+            match due.alarm {
                 What::Alarm(token) => {
                     self.now = time;
                     return Some(Event::Alarm(token));
@@ -320,19 +320,19 @@ impl Engine {
         flow.token
     }
 
-    fn enter(&mut self, time: f64, what: What) {
+    fn enter(&mut self, time: f64, alarm: What) {
         self.number += 1;
-        if let What::Flow(slot) = what {
+        if let What::Flow(slot) = alarm {
             self.flows[slot as usize].due = self.number;
         }
-        self.queue.push(time, Due { number: self.number, what });
+        self.queue.push(time, Due { number: self.number, alarm });
     }
 
     /// Removes stale entries when they are most of the queue.
     fn sweep_queue(&mut self) {
         if self.queue.len() > 4 * self.live + 4096 {
             let flows = &self.flows;
-            self.queue.retain(|due| match due.what {
+            self.queue.retain(|due| match due.alarm {
                 What::Alarm(_) => true,
                 What::Flow(slot) => flows[slot as usize].live && flows[slot as usize].due == due.number,
             });

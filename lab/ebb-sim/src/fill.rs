@@ -113,8 +113,8 @@ impl Filler {
                 self.levels.push(open.left / open.weight, What::Resource(*id));
             }
         }
-        while let Some((rate, what)) = self.levels.pop() {
-            match what {
+        while let Some((rate, level)) = self.levels.pop() {
+            match level {
                 What::Flow(index) => self.fix(index, rate, resources, flows),
                 What::Resource(id) => self.close(id, rate, resources, flows),
             }

@@ -12,13 +12,13 @@ pub(crate) struct Lowest<T: Ord> {
 #[derive(Debug)]
 struct Entry<T> {
     number: f64,
-    what: T,
+    item: T,
 }
 
 // The heap gives the greatest first.
 impl<T: Ord> Ord for Entry<T> {
     fn cmp(&self, other: &Self) -> Ordering {
-        other.number.total_cmp(&self.number).then_with(|| other.what.cmp(&self.what))
+        other.number.total_cmp(&self.number).then_with(|| other.item.cmp(&self.item))
     }
 }
 impl<T: Ord> PartialOrd for Entry<T> {
@@ -41,13 +41,13 @@ impl<T: Ord> Default for Lowest<T> {
 
 impl<T: Ord> Lowest<T> {
     /// Adds an entry with `number`.
-    pub(crate) fn push(&mut self, number: f64, what: T) {
-        self.heap.push(Entry { number, what });
+    pub(crate) fn push(&mut self, number: f64, item: T) {
+        self.heap.push(Entry { number, item });
     }
 
     /// Removes the first entry and returns it.
     pub(crate) fn pop(&mut self) -> Option<(f64, T)> {
-        self.heap.pop().map(|entry| (entry.number, entry.what))
+        self.heap.pop().map(|entry| (entry.number, entry.item))
     }
 
     /// The number of the first entry.
@@ -62,7 +62,7 @@ impl<T: Ord> Lowest<T> {
 
     /// Removes the entries for which `keep` is false.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
-        self.heap.retain(|entry| keep(&entry.what));
+        self.heap.retain(|entry| keep(&entry.item));
     }
 
     /// Removes all entries.
@@ -78,11 +78,11 @@ mod tests {
     #[test]
     fn the_lowest_comes_first_and_of_equals_the_least() {
         let mut queue = Lowest::default();
-        for (number, what) in [(2.0, 1), (1.0, 9), (1.0, 3), (-0.5, 7)] {
-            queue.push(number, what);
+        for (number, item) in [(2.0, 1), (1.0, 9), (1.0, 3), (-0.5, 7)] {
+            queue.push(number, item);
         }
         assert_eq!((queue.len(), queue.first()), (4, Some(-0.5)));
-        queue.retain(|what| *what != 7);
+        queue.retain(|item| *item != 7);
         assert_eq!(
             [queue.pop(), queue.pop(), queue.pop(), queue.pop()],
             [Some((1.0, 3)), Some((1.0, 9)), Some((2.0, 1)), None]

@@ -248,8 +248,8 @@ impl Cluster {
     }
 
     /// Dice of their own for everything that is done to a process at a moment.
-    fn purpose(&self, what: &str, member: &Member) -> String {
-        format!("{what} {} {}", member.process.name(), self.world().now().as_nanos())
+    fn purpose(&self, purpose: &str, member: &Member) -> String {
+        format!("{purpose} {} {}", member.process.name(), self.world().now().as_nanos())
     }
 
     /// Has a block server that was just started read everything, as a careful operator would after a crash, before its

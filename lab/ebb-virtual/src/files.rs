@@ -46,7 +46,7 @@ pub trait Files: Send + Sync + 'static {
     /// Gives a file a second name.
     fn link<'a>(&'a self, source: &'a str, target: &'a str) -> Call<'a, ()>;
     /// fallocate(2), durable when it returns.
-    fn allocate<'a>(&'a self, name: &'a str, what: Allocate, offset: u64, len: u64) -> Call<'a, ()>;
+    fn allocate<'a>(&'a self, name: &'a str, mode: Allocate, offset: u64, len: u64) -> Call<'a, ()>;
     /// Takes or gives back a lock.
     fn lock<'a>(&'a self, name: &'a str, lock: Lock, if_locked: IfLocked) -> Call<'a, ()>;
     /// The session that holds the locks, if it certainly lives.
@@ -217,8 +217,8 @@ impl Files for ClientFiles {
         })
     }
 
-    fn allocate<'a>(&'a self, name: &'a str, what: Allocate, offset: u64, len: u64) -> Call<'a, ()> {
-        Box::pin(async move { self.client.allocate(self.open(name).await?.0, what, offset, len).await })
+    fn allocate<'a>(&'a self, name: &'a str, mode: Allocate, offset: u64, len: u64) -> Call<'a, ()> {
+        Box::pin(async move { self.client.allocate(self.open(name).await?.0, mode, offset, len).await })
     }
 
     fn lock<'a>(&'a self, name: &'a str, lock: Lock, if_locked: IfLocked) -> Call<'a, ()> {

@@ -281,8 +281,8 @@ impl History {
     }
 
     /// An answer was wrong.
-    pub fn complain(&mut self, invariant: &'static str, what: String) {
-        self.complaints.push(Violation::new(invariant, what));
+    pub fn complain(&mut self, invariant: &'static str, complaint: String) {
+        self.complaints.push(Violation::new(invariant, complaint));
     }
 
     /// Answers that were wrong.

@@ -98,7 +98,7 @@ impl<'a> Observer<'a> {
     async fn wait(
         &self,
         longest: Duration,
-        what: &str,
+        event: &str,
         is_good: impl Fn(&pb::ClusterStatusReply) -> bool,
     ) -> Result<(), Violation> {
         let world = &self.board.world;
@@ -112,7 +112,7 @@ impl<'a> Observer<'a> {
             }
             world.sleep(Duration::from_secs(1)).await;
         }
-        Err(Violation::new("converge", format!("waited {} s for {what}; at last: {last}", longest.as_secs())))
+        Err(Violation::new("converge", format!("waited {} s for {event}; at last: {last}", longest.as_secs())))
     }
 
     /// Reads all files, all names and the state of all replicas, through a session that has no caches yet.

@@ -175,9 +175,9 @@ async fn unlink(worker: &Worker, file: usize) -> bool {
 
 /// A call that is repeated because its answer was lost is answered, not done twice: that a name is there already, or
 /// not there any more, cannot be the answer.
-fn complain(worker: &Worker, what: &str, result: &Result<()>) {
+fn complain(worker: &Worker, action: &str, result: &Result<()>) {
     let is_wrong = |error: &&Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Exists);
     if let Some(error) = result.as_ref().err().filter(is_wrong) {
-        worker.board.history.lock().complain("names", format!("{what} by client {}: {error}", worker.client));
+        worker.board.history.lock().complain("names", format!("{action} by client {}: {error}", worker.client));
     }
 }

@@ -170,8 +170,8 @@ fn address(block: &Process) -> String {
 }
 
 /// The newest plan that the master reports; none: every node is on.
-pub fn newest_plan(told: &pb::DescribePowerReply) -> Result<Option<PowerPlan>> {
-    told.plans.last().map(|plan| PowerPlan::decode(plan)).transpose()
+pub fn newest_plan(reply: &pb::DescribePowerReply) -> Result<Option<PowerPlan>> {
+    reply.plans.last().map(|plan| PowerPlan::decode(plan)).transpose()
 }
 
 impl PowerCluster {
@@ -288,11 +288,11 @@ impl PowerCluster {
     async fn learn_nodes(&self) -> Result<()> {
         let wanted = self.nodes.blocks.len();
         for _ in 0..600 {
-            if let Ok(told) = self.ask(&self.master_address(), &pb::ClusterStatus {}).await
-                && told.nodes.len() == wanted
+            if let Ok(reply) = self.ask(&self.master_address(), &pb::ClusterStatus {}).await
+                && reply.nodes.len() == wanted
             {
                 let place = |host: &str| self.nodes.blocks.iter().position(|block| block.host() == host);
-                let ids = told.nodes.iter().filter_map(|node| Some((NodeId::new(node.id), place(&node.host)?)));
+                let ids = reply.nodes.iter().filter_map(|node| Some((NodeId::new(node.id), place(&node.host)?)));
                 *self.nodes.ids.lock() = ids.collect();
                 return Ok(());
             }
@@ -441,8 +441,8 @@ impl PowerCluster {
 
     /// Nodes with a replica of a file.
     pub async fn locate(&self, inode: u64) -> Result<Vec<NodeId>> {
-        let told = self.ask(&self.master_address(), &pb::Locate { inode }).await?;
-        Ok(told.replicas.iter().map(|replica| NodeId::new(replica.node)).collect())
+        let reply = self.ask(&self.master_address(), &pb::Locate { inode }).await?;
+        Ok(reply.replicas.iter().map(|replica| NodeId::new(replica.node)).collect())
     }
 
     /// Another policy.
@@ -463,8 +463,8 @@ impl PowerCluster {
 
     /// A dataset's wish for so many active nodes.
     pub async fn set_active(&self, client: &Client, path: &str, active: u32) -> Result<()> {
-        let told = self.describe().await?.datasets;
-        let dataset = told.iter().find(|dataset| dataset.path == path).map_or(0, |dataset| dataset.id);
+        let reply = self.describe().await?.datasets;
+        let dataset = reply.iter().find(|dataset| dataset.path == path).map_or(0, |dataset| dataset.id);
         let set = SetDataset { dataset, active: Some(active), ..SetDataset::default() };
         client.meta(&Credentials::root(), Op::SetDataset(set)).await.map(drop)
     }

@@ -103,15 +103,15 @@ pub fn run(seed: u64, options: SingleOptions) -> Report {
         violations.extend(healthy::check_panics(&world.panics()));
         let mut report = crate::report(&board, violations);
         let operations = desk.operations.lock();
-        report.reads = count(&operations, |what| matches!(what, What::Read | What::ReadOther));
-        report.writes = count(&operations, |what| !matches!(what, What::Read | What::ReadOther | What::Unlink));
+        report.reads = count(&operations, |kind| matches!(kind, What::Read | What::ReadOther));
+        report.writes = count(&operations, |kind| !matches!(kind, What::Read | What::ReadOther | What::Unlink));
         report.slowest = slowest(&operations);
         report
     })
 }
 
 fn count(operations: &[Operation], counts: impl Fn(What) -> bool) -> u64 {
-    operations.iter().filter(|one| counts(one.what)).count() as u64
+    operations.iter().filter(|one| counts(one.kind)).count() as u64
 }
 
 /// The longest of each kind, in milliseconds.
@@ -119,7 +119,7 @@ fn slowest(operations: &[Operation]) -> std::collections::BTreeMap<String, u64> 
     let mut slowest = std::collections::BTreeMap::new();
     for one in operations {
         let took = u64::try_from((one.end - one.start).as_millis()).unwrap_or(u64::MAX);
-        let most = slowest.entry(format!("{:?}", one.what)).or_insert(0);
+        let most = slowest.entry(format!("{:?}", one.kind)).or_insert(0);
         *most = took.max(*most);
     }
     slowest
@@ -225,8 +225,8 @@ impl Desk {
     }
 }
 
-fn broken(what: &str, error: &ebb_types::Error) -> Violation {
-    Violation::new("available", format!("{what}: {error}"))
+fn broken(kind: &str, error: &ebb_types::Error) -> Violation {
+    Violation::new("available", format!("{kind}: {error}"))
 }
 
 /// The dataset that clients work in, and the file that they share.

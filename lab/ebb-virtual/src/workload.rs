@@ -186,10 +186,10 @@ impl Worker {
     async fn allocate(&self, file: usize, dice: &mut Dice) {
         let (first, count) =
             if dice.chance(0.3) { (dice.below(CELLS), dice.between(1, CELLS)) } else { some_cells(dice) };
-        let what = *dice.pick(&[Allocate::PunchHole, Allocate::ZeroKeepSize, Allocate::ReserveKeepSize]);
+        let mode = *dice.pick(&[Allocate::PunchHole, Allocate::ZeroKeepSize, Allocate::ReserveKeepSize]);
         let name = self.name(file);
-        let done = self.files.allocate(&name, what, first * CELL, count * CELL);
-        if what == Allocate::ReserveKeepSize {
+        let done = self.files.allocate(&name, mode, first * CELL, count * CELL);
+        if mode == Allocate::ReserveKeepSize {
             if done.await.is_err() {
                 self.board.history.lock().failed(self.client, file);
             }

@@ -219,7 +219,7 @@ fn run(command: &mut Command) -> Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     let program = command.get_program().to_string_lossy().into_owned();
-    Err(Error::other(format!("{program}: {}: {}", output.status, said.trim())))
+    Err(Error::other(format!("{program}: {}: {}", output.status, stderr.trim())))
 }

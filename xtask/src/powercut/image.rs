@@ -95,12 +95,12 @@ impl Image {
 
     /// Tries a cut on an empty disk. Synced data must be there afterwards, and unsynced data must be lost.
     pub fn try_cut(&mut self) -> Result<()> {
-        let what = |error: std::io::Error| format!("a trial on {}: {error}", self.mountpoint.display());
+        let context = |error: std::io::Error| format!("a trial on {}: {error}", self.mountpoint.display());
         let (synced, unsynced) = (self.mountpoint.join("synced"), self.mountpoint.join("unsynced"));
         let made =
             fs::File::create(&synced).and_then(|mut file| file.write_all(&[1; 5000]).and_then(|()| file.sync_all()));
-        made.and_then(|()| fs::File::open(&self.mountpoint)?.sync_all()).map_err(what)?;
-        fs::write(&unsynced, [2; 5000]).map_err(what)?;
+        made.and_then(|()| fs::File::open(&self.mountpoint)?.sync_all()).map_err(context)?;
+        fs::write(&unsynced, [2; 5000]).map_err(context)?;
         self.cut()?;
         self.remount()?;
         if fs::read(&synced).ok() != Some(vec![1; 5000]) {

@@ -51,10 +51,10 @@ pub fn sleep(span: Duration) {
 
 /// Shuts the file system mounted here down: it loses unsynced data, and does nothing more.
 pub fn shut_down(mountpoint: &Path) -> Result<()> {
-    let what = |error: std::io::Error| format!("shutting down {}: {error}", mountpoint.display());
-    let directory = File::open(mountpoint).map_err(what)?;
+    let context = |error: std::io::Error| format!("shutting down {}: {error}", mountpoint.display());
+    let directory = File::open(mountpoint).map_err(context)?;
     let flags = NO_LOG_FLUSH;
     // SAFETY: the request takes a pointer to a u32, which outlives the call.
     let done = unsafe { ioctl(directory.as_raw_fd(), GOING_DOWN, &raw const flags) };
-    if done == 0 { Ok(()) } else { Err(what(std::io::Error::last_os_error())) }
+    if done == 0 { Ok(()) } else { Err(context(std::io::Error::last_os_error())) }
 }

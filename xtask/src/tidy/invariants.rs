@@ -45,7 +45,7 @@ mod tests {
     fn missing_checkers_are_found() {
         let table = "| I-1 | a | `x.rs::good` |\n| I-2 | b | `x.rs::bad`, `y.rs` |\n| I-2 | c | none |\n";
         let tree = Tree::of(&[(PATH, table), ("x.rs", "fn good() {}\n")]);
-        let found: Vec<_> = check(&tree).into_iter().map(|finding| finding.what).collect();
+        let found: Vec<_> = check(&tree).into_iter().map(|finding| finding.text).collect();
         assert_eq!(
             found,
             [

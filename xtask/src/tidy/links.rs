@@ -14,7 +14,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
                 continue;
             }
             let broken = targets(line).filter_map(|target| problem(tree, &file.path, target));
-            findings.extend(broken.map(|what| Finding::new(&file.path, number, what)));
+            findings.extend(broken.map(|text| Finding::new(&file.path, number, text)));
         }
     }
     findings
@@ -69,7 +69,7 @@ mod tests {
     fn dead_links_are_found_and_live_ones_pass() {
         let text = "[a](../README.md#two-commands) [b](gone.md) [c](https://x.y/z) [d](#nowhere) [e](.)\n```\n[f](no.md)\n```\n";
         let tree = Tree::of(&[("README.md", "# R\n## Two commands\n"), ("docs/a.md", text)]);
-        let found: Vec<_> = check(&tree).into_iter().map(|finding| finding.what).collect();
+        let found: Vec<_> = check(&tree).into_iter().map(|finding| finding.text).collect();
         assert_eq!(found, ["the link to gone.md leads nowhere", "docs/a.md has no heading #nowhere"]);
     }
 }

@@ -67,7 +67,7 @@ mod tests {
             (DOC, "| 4 | `Poll` | x |\n| 9 | `Gone` | y |\n"),
             ("a.proto", "message Poll {}\nmessage PollReply {}\nmessage Scrub {}\n"),
         ]);
-        let found: Vec<_> = check(&tree).into_iter().map(|finding| finding.what).collect();
+        let found: Vec<_> = check(&tree).into_iter().map(|finding| finding.text).collect();
         assert_eq!(
             found,
             ["lacks call 69 `Scrub`", "no .proto file has message ScrubReply", "there is no call 9 `Gone`",]

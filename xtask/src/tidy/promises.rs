@@ -70,7 +70,7 @@ mod tests {
         let text = "# S\n\n**Kept.** One\n(quoted by `x.rs::good`,\n`y.rs`).\n\nTwo: **weakened**\nin a way.\n\nNo promise.\n\n\
                     **Refused**: three (quoted by `x.rs::bad`).\n";
         let tree = Tree::of(&[(PATH, text), ("x.rs", "fn good() {}\n"), ("y.rs", "")]);
-        let found: Vec<_> = check(&tree).into_iter().map(|finding| (finding.line, finding.what)).collect();
+        let found: Vec<_> = check(&tree).into_iter().map(|finding| (finding.line, finding.text)).collect();
         let expected = [
             (7, "a promise that no test quotes: write one, and name it here".to_owned()),
             (12, "there is no x.rs::bad".to_owned()),

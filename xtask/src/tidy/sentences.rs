@@ -14,8 +14,8 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         let long = sentences(&file.text).into_iter().filter(|sentence| sentence.words > WORDS_MAX);
         findings.extend(long.map(|sentence| {
             let words = sentence.words;
-            let what = format!("a sentence of {words} words: make two of it, or a list ({WORDS_MAX} at most)");
-            Finding::new(&file.path, sentence.line, what)
+            let text = format!("a sentence of {words} words: make two of it, or a list ({WORDS_MAX} at most)");
+            Finding::new(&file.path, sentence.line, text)
         }));
     }
     findings

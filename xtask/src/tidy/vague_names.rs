@@ -16,8 +16,8 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
             let name = code.split_once("fn ").map(|(_, rest)| rest).unwrap_or_default();
             let name = name.split(['(', '<']).next().unwrap_or_default();
             if VAGUE.contains(&name) {
-                let what = format!("a function named `{name}`: say what it does to what");
-                findings.push(Finding::new(&file.path, number, what));
+                let text = format!("a function named `{name}`: say what it does to what");
+                findings.push(Finding::new(&file.path, number, text));
             }
         }
     }

@@ -77,7 +77,7 @@ fn a_copy_from_nowhere_or_of_nothing_fails_with_a_reason() {
 
 #[test]
 fn damage_is_reported_to_the_master_once() {
-    in_world(4, |world, told, master| async move {
+    in_world(4, |world, state, master| async move {
         let running = virt_server(&world, "h1", &master).await;
         let server = hop(&running);
         let runtime = world.process("client").runtime();
@@ -92,14 +92,14 @@ fn damage_is_reported_to_the_master_once() {
         let refused = client.read(&server, 1, version(1, 1), 0, 16384).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Corrupt);
         runtime.sleep(Duration::from_secs(1)).await;
-        assert_eq!(told.0.lock().corrupt, [1]);
+        assert_eq!(state.0.lock().corrupt, [1]);
         drop(running);
     });
 }
 
 #[test]
 fn damage_is_found_without_anybody_asking() {
-    in_world(5, |world, told, master| async move {
+    in_world(5, |world, state, master| async move {
         let process = world.process("h1");
         let mut start = options("h1", "/data/h1".into(), &[master]);
         start.listen = format!("{}:7001", process.ip());
@@ -118,6 +118,6 @@ fn damage_is_found_without_anybody_asking() {
         let described = client.call(&server, &pb::DescribeReplicas { replicas: vec![name] }).await.unwrap();
         process.flip_bits(described.replicas[0].file.as_ref(), 299_999, 1).unwrap();
         runtime.sleep(Duration::from_secs(6)).await;
-        assert_eq!(told.0.lock().corrupt, [2]);
+        assert_eq!(state.0.lock().corrupt, [2]);
     });
 }

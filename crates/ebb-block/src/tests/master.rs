@@ -48,41 +48,41 @@ impl FakeMaster {
     }
 
     fn register(&self, message: pb::RegisterNode) -> pb::RegisterNodeReply {
-        let mut told = self.0.lock();
-        told.registrations += 1;
+        let mut state = self.0.lock();
+        state.registrations += 1;
         let node = if message.node == 0 {
-            told.next_node += 1;
-            told.next_node
+            state.next_node += 1;
+            state.next_node
         } else {
             message.node
         };
         let mut volumes = message.volumes.clone();
         for volume in volumes.iter_mut().filter(|volume| volume.id == 0) {
-            told.next_volume += 1;
-            volume.id = 100 + told.next_volume;
+            state.next_volume += 1;
+            volume.id = 100 + state.next_volume;
         }
-        told.nodes.insert(node, pb::RegisterNode { volumes: volumes.clone(), node, ..message });
+        state.nodes.insert(node, pb::RegisterNode { volumes: volumes.clone(), node, ..message });
         pb::RegisterNodeReply { node, volumes, heartbeat_ms: 100, position: None }
     }
 
     fn report(&self, message: pb::ReplicaReport) {
-        let mut told = self.0.lock();
-        told.reports_count += 1;
-        let part = told.parts.entry(message.volume).or_default();
+        let mut state = self.0.lock();
+        state.reports_count += 1;
+        let part = state.parts.entry(message.volume).or_default();
         part.extend(message.replicas);
         if message.last {
-            let whole = told.parts.remove(&message.volume).unwrap();
-            told.reports.insert(message.volume, whole);
+            let whole = state.parts.remove(&message.volume).unwrap();
+            state.reports.insert(message.volume, whole);
         }
     }
 
     fn heartbeat(&self, message: pb::Heartbeat) -> pb::HeartbeatReply {
-        let mut told = self.0.lock();
-        told.heartbeats += 1;
-        told.corrupt.extend(&message.corrupt);
-        let known = told.nodes.get(&message.node).is_some_and(|node| node.boot == message.boot);
-        told.last_heartbeat.insert(message.node, message);
-        let report = std::mem::take(&mut told.forget) || !known;
+        let mut state = self.0.lock();
+        state.heartbeats += 1;
+        state.corrupt.extend(&message.corrupt);
+        let known = state.nodes.get(&message.node).is_some_and(|node| node.boot == message.boot);
+        state.last_heartbeat.insert(message.node, message);
+        let report = std::mem::take(&mut state.forget) || !known;
         pb::HeartbeatReply { report, position: None, gray: false }
     }
 

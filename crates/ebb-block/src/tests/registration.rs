@@ -12,7 +12,7 @@ use crate::BlockServer;
 
 #[test]
 fn ids_are_given_once_and_kept() {
-    in_world(1, |world, told, master| async move {
+    in_world(1, |world, state, master| async move {
         let server = virt_server(&world, "h1", &master).await;
         let before = hop(&server);
         assert_eq!((before.member.unwrap().node, before.member.unwrap().volume), (1, 101));
@@ -26,12 +26,12 @@ fn ids_are_given_once_and_kept() {
         let runtime = world.process("client").runtime();
         runtime.sleep(Duration::from_millis(500)).await;
         {
-            let told = told.0.lock();
-            assert_eq!((told.registrations, told.nodes.len()), (2, 1));
-            assert_ne!(told.nodes[&1].boot, first[0].boot, "each start has its own boot id");
-            let replica = &told.reports[&101][0];
+            let state = state.0.lock();
+            assert_eq!((state.registrations, state.nodes.len()), (2, 1));
+            assert_ne!(state.nodes[&1].boot, first[0].boot, "each start has its own boot id");
+            let replica = &state.reports[&101][0];
             assert_eq!((replica.metablock, replica.version, replica.length), (9, version(1, 1), 500));
-            let beat = &told.last_heartbeat[&1].volumes[0];
+            let beat = &state.last_heartbeat[&1].volumes[0];
             assert_eq!((beat.id, beat.replicas, beat.used_bytes), (101, 1, 500));
             assert!(beat.free_bytes > 0 && beat.state == pb::VolumeState::VolumeLive as i32);
         }
@@ -47,7 +47,7 @@ fn ids_are_given_once_and_kept() {
 
 #[test]
 fn a_master_that_forgot_or_was_exchanged_gets_the_report_again() {
-    in_world(2, |world, told, first| async move {
+    in_world(2, |world, state, first| async move {
         let other = FakeMaster::default();
         let process = world.process("m2");
         let second = other.start(&process.runtime(), &format!("{}:7000", process.ip())).await;
@@ -57,26 +57,26 @@ fn a_master_that_forgot_or_was_exchanged_gets_the_report_again() {
         let server = BlockServer::start(process.runtime(), start).await.unwrap();
         let runtime = process.runtime();
         registered(&runtime, &server).await;
-        told.0.lock().forget = true;
+        state.0.lock().forget = true;
         runtime.sleep(Duration::from_secs(1)).await;
-        assert_eq!(told.0.lock().registrations, 2);
-        told.0.lock().deposed = true;
+        assert_eq!(state.0.lock().registrations, 2);
+        state.0.lock().deposed = true;
         runtime.sleep(Duration::from_secs(1)).await;
         assert_eq!(other.0.lock().registrations, 1);
         assert!(other.0.lock().reports.contains_key(&101));
         // Its process dies: back to the first.
-        told.0.lock().deposed = false;
+        state.0.lock().deposed = false;
         world.process("m2").crash();
-        let beats = told.0.lock().heartbeats;
+        let beats = state.0.lock().heartbeats;
         runtime.sleep(Duration::from_secs(5)).await;
-        assert!(told.0.lock().heartbeats > beats);
+        assert!(state.0.lock().heartbeats > beats);
     });
 }
 
 /// What a late write makes on a volume is told without a start or a registration.
 #[test]
 fn everything_is_reported_again_every_now_and_then() {
-    in_world(6, |world, told, master| async move {
+    in_world(6, |world, state, master| async move {
         let process = world.process("h1");
         let mut start = options("h1", "/data/h1".into(), &[master]);
         start.volumes = vec!["/data/a".into(), "/data/b".into()];
@@ -96,18 +96,18 @@ fn everything_is_reported_again_every_now_and_then() {
             client.write(std::slice::from_ref(&first), round, 1, 0, &bytes(500, 1), true, LONG).await;
             client.write(std::slice::from_ref(&second), 10 + round, 1, 0, &bytes(500, 1), true, LONG).await;
             runtime.sleep(Duration::from_secs(601)).await;
-            let ids = |volume: u64| told.0.lock().reports[&volume].iter().map(|one| one.metablock).collect::<Vec<_>>();
+            let ids = |volume: u64| state.0.lock().reports[&volume].iter().map(|one| one.metablock).collect::<Vec<_>>();
             assert_eq!(ids(101), (1..=round).collect::<Vec<_>>());
             assert_eq!(ids(102), (11..=10 + round).collect::<Vec<_>>());
         }
-        assert_eq!(told.0.lock().registrations, 1);
-        assert!(told.0.lock().reports_count <= 2 * 5, "{} reports", told.0.lock().reports_count);
+        assert_eq!(state.0.lock().registrations, 1);
+        assert!(state.0.lock().reports_count <= 2 * 5, "{} reports", state.0.lock().reports_count);
     });
 }
 
 #[test]
 fn a_poisoned_volume_is_reported_and_refuses() {
-    in_world(3, |world, told, master| async move {
+    in_world(3, |world, state, master| async move {
         let server = hop(&virt_server(&world, "h1", &master).await);
         let client = Client::new(&world.process("client").runtime());
         let faults = ebb_runtime::virt::DiskFaults { sync_error: 1.0, ..Default::default() };
@@ -115,7 +115,7 @@ fn a_poisoned_volume_is_reported_and_refuses() {
         let results = client.write(std::slice::from_ref(&server), 1, 1, 0, &bytes(9, 1), true, LONG).await;
         assert_eq!(failures(&results), [ErrorKind::VolumePoisoned.raw()]);
         world.process("client").runtime().sleep(Duration::from_secs(1)).await;
-        let state = told.0.lock().last_heartbeat[&1].volumes[0].state;
+        let state = state.0.lock().last_heartbeat[&1].volumes[0].state;
         assert_eq!(state, pb::VolumeState::VolumePoisoned as i32);
     });
 }
@@ -150,7 +150,7 @@ fn directories_of_another_cluster_or_node_are_refused() {
 
 #[test]
 fn one_damaged_volume_of_two_is_left_out() {
-    in_world(5, |world, told, master| async move {
+    in_world(5, |world, state, master| async move {
         let process = world.process("h1");
         let mut start = options("h1", "/data/h1".into(), &[master]);
         start.volumes = vec!["/data/a".into(), "/data/b".into()];
@@ -163,7 +163,7 @@ fn one_damaged_volume_of_two_is_left_out() {
         let server = BlockServer::start(runtime.clone(), start.clone()).await.unwrap();
         runtime.sleep(Duration::from_secs(1)).await;
         assert_eq!(server.volumes().len(), 1);
-        assert_eq!(told.0.lock().nodes[&1].volumes[0].path, "/data/b");
+        assert_eq!(state.0.lock().nodes[&1].volumes[0].path, "/data/b");
         server.stop().await.unwrap();
         let runtime = process.restart();
         process.flip_bits(Path::new("/data/b/volume"), 15, 1).unwrap();

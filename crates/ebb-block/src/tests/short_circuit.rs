@@ -171,7 +171,7 @@ fn one_client_has_so_many_descriptors_and_no_more() {
 /// A client that closes, or is frozen, may go on; one that was killed may not.
 #[test]
 fn the_master_learns_of_an_ended_client_and_of_no_other() {
-    in_world(4, |world, told, master| async move {
+    in_world(4, |world, state, master| async move {
         let server = virt_server(&world, "h1", &master).await;
         let hop = hop(&server);
         let processes = ["closes", "is frozen", "is killed", "says nothing"].map(|name| world.process_on("h1", name));
@@ -188,14 +188,14 @@ fn the_master_learns_of_an_ended_client_and_of_no_other() {
         drop(streams.remove(0));
         processes[1].freeze();
         world.sleep(Duration::from_secs(3)).await;
-        assert!(told.0.lock().ended.is_empty());
-        told.0.lock().deposed = true;
+        assert!(state.0.lock().ended.is_empty());
+        state.0.lock().deposed = true;
         processes[2].kill();
         processes[3].kill();
         drop(streams);
         world.sleep(Duration::from_secs(1)).await;
-        told.0.lock().deposed = false;
+        state.0.lock().deposed = false;
         world.sleep(Duration::from_secs(1)).await;
-        assert_eq!(told.0.lock().ended, [3], "told until a master has heard it");
+        assert_eq!(state.0.lock().ended, [3], "told until a master has heard it");
     });
 }

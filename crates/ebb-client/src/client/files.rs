@@ -46,14 +46,14 @@ impl Client {
         work: impl Future<Output = Result<T>> + Send + 'static,
         handle: impl Fn(&T) -> Handle + Send + 'static,
     ) -> Result<T> {
-        let (tell, hear) = tokio::sync::oneshot::channel();
+        let (sender, receiver) = tokio::sync::oneshot::channel();
         let shared = self.shared.clone();
         self.shared.runtime.run_or_spawn("open a file", async move {
-            if let Err(Ok(opened)) = tell.send(work.await) {
+            if let Err(Ok(opened)) = sender.send(work.await) {
                 shared.close(handle(&opened));
             }
         });
-        hear.await.map_err(|_| err!(ShuttingDown, "the client is shutting down"))?
+        receiver.await.map_err(|_| err!(ShuttingDown, "the client is shutting down"))?
     }
 
     /// Reports for close(2) an error of earlier background work that this handle has not reported yet. Data goes on in
@@ -122,15 +122,15 @@ impl Client {
     }
 
     /// fallocate(2).
-    pub async fn allocate(&self, handle: Handle, what: Allocate, offset: u64, len: u64) -> Result<()> {
+    pub async fn allocate(&self, handle: Handle, mode: Allocate, offset: u64, len: u64) -> Result<()> {
         let file = self.shared.handles.get(handle)?;
-        self.shared.allocate(&file, what, offset, len).await
+        self.shared.allocate(&file, mode, offset, len).await
     }
 
     /// The next data or hole at or after `offset`; kind `NoSuchOffset` beyond the end.
-    pub async fn seek(&self, handle: Handle, offset: u64, what: Seek) -> Result<u64> {
+    pub async fn seek(&self, handle: Handle, offset: u64, whence: Seek) -> Result<u64> {
         let file = self.shared.handles.get(handle)?;
-        self.shared.seek(&file, offset, what).await
+        self.shared.seek(&file, offset, whence).await
     }
 
     /// Copies a range between two open files, block by block through the caches, reading ahead of its writes.

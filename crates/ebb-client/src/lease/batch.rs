@@ -82,7 +82,7 @@ impl Shared {
                 let shared = self.clone();
                 // Ordering: the files stay shut until it is told. A lease that is taken before would be taken for the one in doubt.
                 self.runtime.spawn("tell of leases in doubt", async move {
-                    shared.tell(held).await;
+                    shared.report_held(held).await;
                     drop(shut);
                 });
                 return Vec::new();

@@ -50,7 +50,7 @@ impl Shared {
                     shared.refuse_coming(&inode);
                 }
                 let held = pb::Held { question, ..shared.held(&inode) };
-                shared.tell(vec![held]).await;
+                shared.report_held(vec![held]).await;
             });
             return;
         }
@@ -112,7 +112,7 @@ impl Shared {
                 }
             }
         }
-        self.tell_returned(inode).await;
+        self.report_returned(inode).await;
         self.recalls.lock().remove(&inode.id);
     }
 
@@ -126,7 +126,7 @@ impl Shared {
         if let Err(error) = &returned {
             self.note_lease_error(inode, error);
         }
-        self.tell_returned(inode).await;
+        self.report_returned(inode).await;
         returned
     }
 
@@ -143,9 +143,9 @@ impl Shared {
     }
 
     /// Ordering: told before the gate opens, or the next lease that this client takes could be taken for this one.
-    async fn tell_returned(self: &Arc<Self>, inode: &Inode) {
+    async fn report_returned(self: &Arc<Self>, inode: &Inode) {
         inode.core.lock().hold.reopen();
-        self.tell(vec![self.held(inode)]).await;
+        self.report_held(vec![self.held(inode)]).await;
     }
 
     /// If there is no lease here: sees to it that none is taken from an answer that is on its way. The file may just be
@@ -217,12 +217,12 @@ impl Shared {
     }
 
     /// Tells the master of recalls that were dealt with, by a poll that does not wait.
-    pub async fn tell(self: &Arc<Self>, recalled: Vec<pb::Held>) {
+    pub async fn report_held(self: &Arc<Self>, recalled: Vec<pb::Held>) {
         self.say(PollNews { recalled, ..PollNews::default() }).await;
     }
 
     /// Tells the master what is forgotten, by the numbers under which it was told.
-    pub async fn tell_forgotten(self: &Arc<Self>, forgotten: Vec<u64>) {
+    pub async fn report_forgotten(self: &Arc<Self>, forgotten: Vec<u64>) {
         self.say(PollNews { forgotten, ..PollNews::default() }).await;
     }
 

@@ -132,7 +132,7 @@ impl Returns {
     }
 
     /// The master knows.
-    pub fn on_told_gone(&self, files: &[pb::CommitFile]) {
+    pub fn on_removed_committed(&self, files: &[pb::CommitFile]) {
         let mut state = self.state.lock();
         for file in files {
             state.thrown_away.remove(&InodeId::new(file.inode));
@@ -195,7 +195,7 @@ impl Shared {
         // Ordering: leases first. The master asks for the one on a file without a name once nobody has it open.
         for part in gone.chunks(COMMIT_MAX) {
             match self.own_meta(Op::Commit(Commit { files: part.to_vec() })).await {
-                Ok(_) => self.returns.on_told_gone(part),
+                Ok(_) => self.returns.on_removed_committed(part),
                 Err(error) => tracing::debug!(%error, "giving back leases on files that are gone"),
             }
         }

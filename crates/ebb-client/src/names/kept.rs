@@ -231,11 +231,11 @@ impl Shared {
     }
 
     /// Others wait until this client keeps nothing of these inodes any more.
-    pub fn on_forget(self: &Arc<Self>, told: Vec<pb::Forgetting>) {
+    pub fn on_forget(self: &Arc<Self>, forgettings: Vec<pb::Forgetting>) {
         let shared = self.clone();
         self.runtime.spawn("forget what others change", async move {
-            shared.forget_inodes(told.iter().map(|one| InodeId::new(one.inode)).collect()).await;
-            shared.tell_forgotten(told.iter().map(|one| one.number).collect()).await;
+            shared.forget_inodes(forgettings.iter().map(|one| InodeId::new(one.inode)).collect()).await;
+            shared.report_forgotten(forgettings.iter().map(|one| one.number).collect()).await;
         });
     }
 
@@ -244,7 +244,7 @@ impl Shared {
         let shared = self.clone();
         self.runtime.spawn("forget everything before sleeping", async move {
             shared.forget_everything().await;
-            shared.tell_forgotten(numbers).await;
+            shared.report_forgotten(numbers).await;
         });
     }
 

@@ -77,7 +77,7 @@ struct Directory {
 struct Event {
     number: u64,
     inode: InodeId,
-    what: What,
+    subject: What,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -151,13 +151,13 @@ impl State {
     }
 
     fn is_unsure(&self, after: u64, inode: InodeId) -> bool {
-        let is_about = |event: &Event| event.inode == inode && event.what == What::Unsure;
+        let is_about = |event: &Event| event.inode == inode && event.subject == What::Unsure;
         self.void_upto > after || self.since(after).any(is_about)
     }
 
     fn is_name_undisturbed(&self, after: u64, directory: InodeId, name: u64) -> bool {
-        let is_other = |what: What| matches!(what, What::Name(other) if other != name);
-        let touches = |event: &Event| event.inode == directory && !is_other(event.what);
+        let is_other = |subject: What| matches!(subject, What::Name(other) if other != name);
+        let touches = |event: &Event| event.inode == directory && !is_other(event.subject);
         self.void_upto <= after && !self.since(after).any(touches)
     }
 
@@ -179,9 +179,9 @@ impl State {
         }
     }
 
-    fn note_event(&mut self, inode: InodeId, what: What) {
+    fn note_event(&mut self, inode: InodeId, subject: What) {
         self.last_event += 1;
-        self.events.push_back(Event { number: self.last_event, inode, what });
+        self.events.push_back(Event { number: self.last_event, inode, subject });
         self.drop_old_events();
         if self.events.len() > EVENTS_MAX {
             self.events.clear();
@@ -190,9 +190,9 @@ impl State {
     }
 
     /// Something happened to attributes that a question from after event `after` told as `now`. They are kept if nothing else did.
-    fn replace_attr(&mut self, after: u64, inode: InodeId, what: What, now: Option<Attr>) {
+    fn replace_attr(&mut self, after: u64, inode: InodeId, subject: What, now: Option<Attr>) {
         let now = now.filter(|_| self.is_undisturbed(after, inode));
-        self.note_event(inode, what);
+        self.note_event(inode, subject);
         self.keep_attr(inode, now);
     }
 

@@ -31,16 +31,16 @@ struct Waiter {
     inode: u64,
     owner: u64,
     sort: LockSort,
-    told: oneshot::Sender<Result<()>>,
+    verdict_sender: oneshot::Sender<Result<()>>,
 }
 
 impl LockWaiters {
     fn enter(&self, inode: InodeId, lock: &Lock) -> (u64, oneshot::Receiver<Result<()>>) {
-        let (told, hear) = oneshot::channel();
+        let (verdict_sender, hear) = oneshot::channel();
         let mut state = self.0.lock();
         state.next += 1;
         let number = state.next;
-        state.waiters.push(Waiter { number, inode: inode.raw(), owner: lock.owner, sort: lock.sort, told });
+        state.waiters.push(Waiter { number, inode: inode.raw(), owner: lock.owner, sort: lock.sort, verdict_sender });
         (number, hear)
     }
 
@@ -64,14 +64,14 @@ impl LockWaiters {
                 Ok(())
             };
             // The waiter may have given up just now; its guard takes the lock back.
-            let _ = waiter.told.send(verdict);
+            let _ = waiter.verdict_sender.send(verdict);
         }
     }
 
     /// Locks and waits went with the session.
     pub fn on_session_lost(&self) {
         for waiter in std::mem::take(&mut self.0.lock().waiters) {
-            let _ = waiter.told.send(Err(err!(SessionExpired, "the session expired, and its locks with it")));
+            let _ = waiter.verdict_sender.send(Err(err!(SessionExpired, "the session expired, and its locks with it")));
         }
     }
 }
@@ -111,13 +111,13 @@ impl Shared {
                 guard.disarm();
                 return Ok(());
             }
-            let told = tokio::select! {
+            let verdict_sender = tokio::select! {
                 biased;
-                told = hear => Some(told.unwrap_or_else(|_| Err(lost()))),
+                verdict_sender = hear => Some(verdict_sender.unwrap_or_else(|_| Err(lost()))),
                 () = self.runtime.sleep(ASK_AGAIN) => None,
             };
             guard.disarm();
-            match told {
+            match verdict_sender {
                 Some(verdict) => return verdict,
                 // Taken back and asked again; if there was nothing to take back, it has been granted.
                 None if !self.ask_lock(inode, lock, LockRequest::Cancel).await? => return Ok(()),

@@ -121,11 +121,11 @@ impl Shared {
     /// See [`ServerLoad`]. `NotFound` for a node that never registered.
     pub async fn server_load(&self, node: NodeId) -> Result<ServerLoad> {
         let ask = self.session.masters.call(&pb::ClusterStatus {}, ATTEMPT, self.session.deadline());
-        let told = ask.await.result?.nodes.into_iter().find(|told| told.id == node.raw());
-        let told = told.ok_or_else(|| err!(NotFound, "no node {node} has registered"))?;
-        let sum = |of: fn(&pb::Volume) -> u64| told.volumes.iter().map(of).sum();
+        let node_state = ask.await.result?.nodes.into_iter().find(|node_state| node_state.id == node.raw());
+        let node_state = node_state.ok_or_else(|| err!(NotFound, "no node {node} has registered"))?;
+        let sum = |of: fn(&pb::Volume) -> u64| node_state.volumes.iter().map(of).sum();
         Ok(ServerLoad {
-            requests: told.load,
+            requests: node_state.load,
             own_requests: self.nodes.outstanding(node.raw()),
             replicas: sum(|volume| volume.replicas),
             used_bytes: sum(|volume| volume.used_bytes),

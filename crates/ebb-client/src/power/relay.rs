@@ -126,8 +126,8 @@ fn acknowledge(shared: &Arc<Shared>, session: SessionId) {
     let message = pb::RelayCall { session: session.raw(), acknowledged, ..pb::RelayCall::default() };
     let own = Arc::clone(shared);
     shared.runtime.spawn("acknowledge relayed calls", async move {
-        let told = own.connector.channel(&proxy.address).call(&message, ACKNOWLEDGE_DEADLINE).await;
-        if let Err(error) = told {
+        let answer = own.connector.channel(&proxy.address).call(&message, ACKNOWLEDGE_DEADLINE).await;
+        if let Err(error) = answer {
             // It forgets them in time by itself.
             tracing::debug!(%error, "acknowledging relayed calls");
         }

@@ -68,8 +68,8 @@ impl Extras {
 
     /// Who was thought to have an extra copy has none that serves.
     pub fn on_failed(&self, record: &pb::Metablock, member: &pb::Member, error: &Error) {
-        let says_so = matches!(error.kind(), ErrorKind::NoReplica | ErrorKind::StaleVersion | ErrorKind::Corrupt);
-        if says_so && record.extra.contains(member) {
+        let lacks_copy = matches!(error.kind(), ErrorKind::NoReplica | ErrorKind::StaleVersion | ErrorKind::Corrupt);
+        if lacks_copy && record.extra.contains(member) {
             let mut state = self.0.lock();
             let left = state.known.get(&record.id).into_iter().flatten().filter(|extra| *extra != member);
             let left = left.copied().collect();
@@ -78,9 +78,9 @@ impl Extras {
     }
 
     /// The master tells of extra copies.
-    pub fn on_told(&self, told: Vec<pb::ExtraCopies>) {
+    pub fn on_extra_copies(&self, newest: Vec<pb::ExtraCopies>) {
         let mut state = self.0.lock();
-        for copies in told {
+        for copies in newest {
             state.know(copies.metablock, copies.members);
         }
     }
@@ -89,11 +89,11 @@ impl Extras {
     pub fn take_reads(&self) -> Vec<pb::BlockReads> {
         let mut state = self.0.lock();
         let reads = state.tally.take_counts();
-        let told = |(metablock, reads): (MetablockId, u32)| {
+        let message = |(metablock, reads): (MetablockId, u32)| {
             let extras = state.known.get(&metablock.raw()).map_or(0, Vec::len);
             pb::BlockReads { metablock: metablock.raw(), reads, extras: u32::try_from(extras).unwrap_or(u32::MAX) }
         };
-        reads.into_iter().map(told).collect()
+        reads.into_iter().map(message).collect()
     }
 }
 
@@ -127,21 +127,22 @@ mod tests {
         extras.on_failed(&readable, &member(1), &err!(NoReplica, "a member is the set's business"));
         assert_eq!(nodes(&extras.readable(&record(&[1, 2], &[])).unwrap()), [1, 2, 5]);
         assert_eq!(nodes(&extras.readable(&record(&[1, 5], &[])).unwrap()), [1, 5], "it has become a member");
-        extras.on_told(vec![pb::ExtraCopies { metablock: 7, members: vec![] }]);
+        extras.on_extra_copies(vec![pb::ExtraCopies { metablock: 7, members: vec![] }]);
         assert_eq!(extras.readable(&record(&[1, 2], &[])), None, "the members are all that there is");
     }
 
     #[test]
     fn the_report_has_the_number_of_known_extra_copies() {
         let extras = Extras::default();
-        extras.on_told(vec![pb::ExtraCopies { metablock: 7, members: vec![member(4)] }]);
+        extras.on_extra_copies(vec![pb::ExtraCopies { metablock: 7, members: vec![member(4)] }]);
         (0..3).for_each(|_| extras.on_read(MetablockId::new(7)));
         extras.on_read(MetablockId::new(8));
-        let told = [(7, 3, 1), (8, 1, 0)].map(|(metablock, reads, extras)| pb::BlockReads { metablock, reads, extras });
-        assert_eq!(extras.take_reads(), told);
+        let expected =
+            [(7, 3, 1), (8, 1, 0)].map(|(metablock, reads, extras)| pb::BlockReads { metablock, reads, extras });
+        assert_eq!(extras.take_reads(), expected);
         assert_eq!(extras.take_reads(), []);
         let copies = |metablock| pb::ExtraCopies { metablock, members: vec![member(4)] };
-        extras.on_told((0..2 * KNOWN_MAX as u64).map(copies).collect());
+        extras.on_extra_copies((0..2 * KNOWN_MAX as u64).map(copies).collect());
         assert_eq!(extras.0.lock().known.len(), KNOWN_MAX);
     }
 }

@@ -124,8 +124,8 @@ impl Shared {
             *self.proxies.lock() = reply.proxies;
             self.nodes.update(reply.node_map_version, reply.nodes);
         }
-        self.on_slow_told(&reply.slow);
-        self.extras.on_told(reply.extras);
+        self.on_slow_nodes(&reply.slow);
+        self.extras.on_extra_copies(reply.extras);
         if !reply.plans.is_empty() {
             self.on_plans(&reply.plans);
         }

@@ -215,8 +215,8 @@ pub(crate) fn drop_put(shared: &Arc<Shared>, dropped: Dropped) {
         let Ok(hop) = shared.nodes.hop(&member) else { continue };
         let (own, message) = (shared.clone(), pb::DropStaged { names: names.clone() });
         shared.runtime.spawn("drop what was put", async move {
-            let told = own.connector.channel(&hop.address).call(&message, WRITE_DEADLINE).await;
-            if let Err(error) = told {
+            let answer = own.connector.channel(&hop.address).call(&message, WRITE_DEADLINE).await;
+            if let Err(error) = answer {
                 tracing::debug!(node = member.node, %error, "a member keeps what was put a while longer");
             }
         });

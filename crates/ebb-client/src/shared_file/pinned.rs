@@ -88,13 +88,13 @@ impl Shared {
     }
 
     fn pin(&self, file: &OpenFile, epoch: Epoch) -> Handle {
-        let told = {
+        let seen_errors = {
             let mut core = file.inode.core.lock();
             core.open_count += 1;
             // What went wrong under an earlier lease was told by other ways.
             core.sticky.latest()
         };
-        self.handles.insert(OpenFile::new(file.inode.clone(), file.access, file.privileged, told, Some(epoch)))
+        self.handles.insert(OpenFile::new(file.inode.clone(), file.access, file.privileged, seen_errors, Some(epoch)))
     }
 
     /// Returns when every member of every set has received the writes before this. Weaker than a flush: nothing needs

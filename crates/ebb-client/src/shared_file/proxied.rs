@@ -155,12 +155,12 @@ impl Shared {
         self: &Arc<Self>,
         inode: &Arc<Inode>,
         sharing: &Sharing,
-        what: Allocate,
+        mode: Allocate,
         offset: u64,
         length: u64,
     ) -> Result<bool> {
-        let what = what.kind() as u32;
-        let allocate = Op::Allocate(shared_op::Allocate { what, offset, length });
+        let mode = mode.kind() as u32;
+        let allocate = Op::Allocate(shared_op::Allocate { what: mode, offset, length });
         Ok(matches!(self.change_shared(inode, sharing, allocate, Vec::new()).await?, Outcome::Done(_)))
     }
 
@@ -170,9 +170,9 @@ impl Shared {
         inode: &Arc<Inode>,
         sharing: &Sharing,
         offset: u64,
-        what: Seek,
+        whence: Seek,
     ) -> Result<Option<u64>> {
-        let seek = Op::Seek(shared_op::Seek { offset, hole: what == Seek::Hole });
+        let seek = Op::Seek(shared_op::Seek { offset, hole: whence == Seek::Hole });
         Ok(match self.ask_shared(inode, sharing, seek).await? {
             Outcome::Done(answer) => Some(answer.reply.offset),
             Outcome::Gone => None,

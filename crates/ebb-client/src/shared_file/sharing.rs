@@ -179,13 +179,13 @@ mod tests {
     #[test]
     fn an_answer_that_comes_after_the_end_of_its_stay_is_not_forgotten() {
         let stay = Stay { boot: 3, epoch: 5 };
-        for (end, told) in [(End::Kept, false), (End::Lost, true)] {
+        for (end, is_error) in [(End::Kept, false), (End::Lost, true)] {
             let inode = Inode::new(InodeId::new(7));
             let mut core = inode.core.lock();
             core.hold.join(stay, "p:1".into());
             assert!(!core.end_sharing(end, inode.id), "nothing was answered yet");
-            assert_eq!(core.on_changed(&stay, inode.id), told, "{end:?}");
-            assert_eq!(core.sticky.latest() > 0, told, "{end:?}");
+            assert_eq!(core.on_changed(&stay, inode.id), is_error, "{end:?}");
+            assert_eq!(core.sticky.latest() > 0, is_error, "{end:?}");
         }
     }
 

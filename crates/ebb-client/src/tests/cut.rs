@@ -94,9 +94,9 @@ fn a_writer_that_reaches_one_member_alone_changes_no_set() {
         }
         first.write(handle, 0, pattern(2, 1000)).await.unwrap();
         let begun = cluster.world.now();
-        let told = first.fsync(handle).await.unwrap_err();
+        let error = first.fsync(handle).await.unwrap_err();
         let took = cluster.world.now() - begun;
-        assert!(told.kind() == ErrorKind::Io && took < Duration::from_secs(40), "{told} after {took:?}");
+        assert!(error.kind() == ErrorKind::Io && took < Duration::from_secs(40), "{error} after {took:?}");
         cluster.world.sleep(Duration::from_secs(20)).await;
         assert_eq!(members().await, [3]);
         let begun = cluster.world.now();

@@ -347,8 +347,8 @@ fn times_set_by_hand_stay_and_suid_goes() {
 
         let set = SetAttr { mode: Some(0o6777), ..SetAttr::default() };
         client.set_attr(&root(), inode, set).await.unwrap();
-        let somebody = ebb_types::Credentials { uid: 77, gid: 77, groups: Vec::new() };
-        let (handle, _) = client.open(&somebody, inode, Access::Write).await.unwrap();
+        let stranger = ebb_types::Credentials { uid: 77, gid: 77, groups: Vec::new() };
+        let (handle, _) = client.open(&stranger, inode, Access::Write).await.unwrap();
         client.write(handle, 0, pattern(2, 10)).await.unwrap();
         assert_eq!(client.get_attr(&root(), inode).await.unwrap().mode, 0o777);
         cluster.world.sleep(Duration::from_secs(3)).await;
@@ -489,8 +489,8 @@ fn locations_cover_written_bytes_and_no_bare_grant() {
         client.write(handle, 0, pattern(1, METABLOCK as usize + 10)).await.unwrap();
         client.write(handle, 5 * METABLOCK, pattern(2, 10)).await.unwrap();
         for asks in [&client, &other] {
-            let told: Vec<u64> = asks.locations(inode).await.unwrap().iter().map(|at| at.metablock.index).collect();
-            assert_eq!(told, [0, 1, 5]);
+            let indices: Vec<u64> = asks.locations(inode).await.unwrap().iter().map(|at| at.metablock.index).collect();
+            assert_eq!(indices, [0, 1, 5]);
         }
     });
 }

@@ -104,8 +104,8 @@ fn a_grant_that_was_read_too_late_is_not_a_lock() {
             };
             let asking =
                 async { (two.set_lock(inode, lock(LockKind::Exclusive), IfLocked::Fail).await, cluster.world.now()) };
-            let ((asked, told), thawed) = tokio::join!(asking, freezing);
-            assert!(asked.is_err() || told < thawed, "step {step}: told of a lock that another one has");
+            let ((asked, answered), thawed) = tokio::join!(asking, freezing);
+            assert!(asked.is_err() || answered < thawed, "step {step}: told of a lock that another one has");
             one.set_lock(inode, lock(LockKind::Unlock), IfLocked::Fail).await.unwrap();
             process.kill();
         }

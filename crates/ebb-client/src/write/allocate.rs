@@ -21,7 +21,7 @@ const SEEK_DEADLINE: std::time::Duration = std::time::Duration::from_secs(4);
 
 impl Shared {
     /// fallocate(2). Returns when every member has done it.
-    pub async fn allocate(self: &Arc<Self>, file: &OpenFile, what: Allocate, offset: u64, len: u64) -> Result<()> {
+    pub async fn allocate(self: &Arc<Self>, file: &OpenFile, mode: Allocate, offset: u64, len: u64) -> Result<()> {
         if !file.access.writes() {
             return Err(err!(Invalid, "{} is not open for writing", file.inode.id));
         }
@@ -37,7 +37,7 @@ impl Shared {
             match entry {
                 Entry::Lease(gate) => break gate,
                 Entry::Proxy(sharing) => {
-                    if self.allocate_shared(inode, &sharing, what, offset, len).await? {
+                    if self.allocate_shared(inode, &sharing, mode, offset, len).await? {
                         return Ok(());
                     }
                 }
@@ -47,12 +47,12 @@ impl Shared {
         let size = {
             let _gate = gate;
             let _order = inode.order.lock().await;
-            self.allocate_entered(inode, what, offset, end).await?;
+            self.allocate_entered(inode, mode, offset, end).await?;
             // If the lease was lost just before the flush began, the flush found nothing to do.
             file.check_sticky()?;
             inode.core.lock().size
         };
-        if what.grows() && end > size {
+        if mode.grows() && end > size {
             // The gate is open again. Another call may have grown the file further, and the file must not shrink.
             self.grow(file, end).await?;
         }
@@ -62,11 +62,11 @@ impl Shared {
     async fn allocate_entered(
         self: &Arc<Self>,
         inode: &Arc<Inode>,
-        what: Allocate,
+        mode: Allocate,
         offset: u64,
         end: u64,
     ) -> Result<()> {
-        let kind = match what {
+        let kind = match mode {
             Allocate::Reserve | Allocate::ReserveKeepSize => pb::WriteKind::WriteAllocate,
             Allocate::PunchHole => pb::WriteKind::WritePunch,
             Allocate::Zero | Allocate::ZeroKeepSize => pb::WriteKind::WriteZero,
@@ -88,7 +88,7 @@ impl Shared {
         let mut touched = before;
         // Zeros of a file that keeps its size must not make a member's replica reach beyond it.
         let size = inode.core.lock().size;
-        let stop = if what == Allocate::ZeroKeepSize { end.min(size.max(offset)) } else { end };
+        let stop = if mode == Allocate::ZeroKeepSize { end.min(size.max(offset)) } else { end };
         touched.extend(self.push_ranges(inode, kind, offset, stop));
         self.queue.mark(inode.id, self.runtime.now());
         for index in touched {
@@ -107,14 +107,14 @@ impl Shared {
     }
 
     /// Next data, or next hole, at or after `offset`. The end of the file is a hole.
-    pub async fn seek(self: &Arc<Self>, file: &OpenFile, offset: u64, what: Seek) -> Result<u64> {
+    pub async fn seek(self: &Arc<Self>, file: &OpenFile, offset: u64, whence: Seek) -> Result<u64> {
         let inode = &file.inode;
         let started = self.runtime.now();
         let _gate = loop {
             match self.enter(inode, Lease::Read, file.pinned).await? {
                 Entry::Lease(gate) => break gate,
                 Entry::Proxy(sharing) => {
-                    if let Some(found) = self.seek_shared(inode, &sharing, offset, what).await? {
+                    if let Some(found) = self.seek_shared(inode, &sharing, offset, whence).await? {
                         return Ok(found);
                     }
                 }
@@ -134,19 +134,19 @@ impl Shared {
         let mut at = offset;
         while at < size {
             let edge = ((at / span + 1) * span).min(size);
-            if let Some(found) = self.seek_in(inode, at, edge, what).await? {
+            if let Some(found) = self.seek_in(inode, at, edge, whence).await? {
                 return Ok(found);
             }
             at = edge;
         }
-        match what {
+        match whence {
             Seek::Hole => Ok(size),
             Seek::Data => Err(beyond()),
         }
     }
 
     /// Next data, or next hole, within one metablock, up to `edge`.
-    async fn seek_in(self: &Arc<Self>, inode: &Arc<Inode>, at: u64, edge: u64, what: Seek) -> Result<Option<u64>> {
+    async fn seek_in(self: &Arc<Self>, inode: &Arc<Inode>, at: u64, edge: u64, whence: Seek) -> Result<Option<u64>> {
         let (source, span) = {
             let core = inode.core.lock();
             if core.hold.lease() == Lease::None {
@@ -156,11 +156,11 @@ impl Shared {
             let span = core.geometry().metablock_size;
             (core.source(at / span), span)
         };
-        let Some((record, min_version)) = source else { return Ok((what == Seek::Hole).then_some(at)) };
+        let Some((record, min_version)) = source else { return Ok((whence == Seek::Hole).then_some(at)) };
         let base = at - at % span;
-        let reply = self.ask_where(inode, record, min_version, at - base, what).await?;
+        let reply = self.ask_where(inode, record, min_version, at - base, whence).await?;
         // Beyond a replica's end nothing was written, so a hole lies there.
-        let found = match (reply.found, what) {
+        let found = match (reply.found, whence) {
             (true, _) => base + reply.offset,
             (false, Seek::Hole) => (base + reply.length).max(at),
             (false, Seek::Data) => return Ok(None),
@@ -174,10 +174,10 @@ impl Shared {
         mut record: pb::Metablock,
         mut min_version: Version,
         offset: u64,
-        what: Seek,
+        mode: Seek,
     ) -> Result<pb::SeekReplicaReply> {
         let started = self.runtime.now();
-        let hole = what == Seek::Hole;
+        let hole = mode == Seek::Hole;
         loop {
             let mut last = err!(NoReplica, "m{} has no members in the map", record.id);
             for member in &record.members {

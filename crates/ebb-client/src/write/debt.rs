@@ -51,8 +51,8 @@ impl Shared {
                 }
             }
         };
-        let what = "waiting for members that sleep: they take no more within an interval";
-        self.runtime.timeout(self.session.deadline(), what, waiting).await
+        let purpose = "waiting for members that sleep: they take no more within an interval";
+        self.runtime.timeout(self.session.deadline(), purpose, waiting).await
     }
 
     /// `None`: the write has to wait.

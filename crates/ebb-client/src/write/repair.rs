@@ -91,8 +91,8 @@ async fn attempt(target: &Target, refused: &mut BTreeSet<u64>) -> Result<bool> {
     // Without a good member the data can only come from this client's memory. That memory has only the writes after the
     // settled version.
     if scene.source.is_none() && scene.settled != Version::ZERO {
-        let told = revive(target, &scene).await;
-        return Err(nobody_well(&scene, &told));
+        let failures = revive(target, &scene).await;
+        return Err(no_member_well(&scene, &failures));
     }
     match replace(target, &scene, refused).await {
         Ok(()) => Ok(true),
@@ -107,12 +107,12 @@ async fn attempt(target: &Target, refused: &mut BTreeSet<u64>) -> Result<bool> {
             Ok(true)
         }
         Err(error) => {
-            let told = revive(target, &scene).await;
+            let failures = revive(target, &scene).await;
             // The error names the cause that the writer can remedy, and not the lack of another member.
             Err(match is_lease_lost(&error) {
                 true => error,
-                false if scene.failures.iter().any(is_full) => nobody_well(&scene, &told),
-                false => Error::new(error.kind(), format!("{error}; {}", sentence(&told))),
+                false if scene.failures.iter().any(is_full) => no_member_well(&scene, &failures),
+                false => Error::new(error.kind(), format!("{error}; {}", sentence(&failures))),
             })
         }
     }
@@ -144,14 +144,14 @@ fn went_on(target: &Target) -> WentOn {
     WentOn { at: target.shared.runtime.now(), map: target.shared.nodes.version() }
 }
 
-/// The error of a set whose members take no writes any more. `told` has the members' errors, by node.
-fn nobody_well(scene: &Scene, told: &[(u64, Error)]) -> Error {
+/// The error of a set whose members take no writes any more. `failures` has the members' errors, by node.
+fn no_member_well(scene: &Scene, failures: &[(u64, Error)]) -> Error {
     let kind = if scene.failures.iter().any(is_full) { ErrorKind::NoSpace } else { ErrorKind::Unavailable };
-    Error::new(kind, format!("members of {} take no writes ({})", scene.id, sentence(told)))
+    Error::new(kind, format!("members of {} take no writes ({})", scene.id, sentence(failures)))
 }
 
-fn sentence(told: &[(u64, Error)]) -> String {
-    told.iter().map(|(node, error)| format!("n{node}: {error}")).collect::<Vec<_>>().join("; ")
+fn sentence(failures: &[(u64, Error)]) -> String {
+    failures.iter().map(|(node, error)| format!("n{node}: {error}")).collect::<Vec<_>>().join("; ")
 }
 
 /// Has every good member sync what it received. This includes a member that has synced everything: it may have lost it
@@ -235,7 +235,7 @@ fn survey(target: &Target) -> Option<Scene> {
 /// Asks failed members whether they are back. A member that is back keeps its place. Returns the errors of the others,
 /// by node: their last request may have failed for another reason.
 async fn revive(target: &Target, scene: &Scene) -> Vec<(u64, Error)> {
-    let mut told: BTreeMap<u64, Error> = scene.failures.iter().cloned().collect();
+    let mut failures: BTreeMap<u64, Error> = scene.failures.iter().cloned().collect();
     for (place, (member, failed)) in scene.members.iter().enumerate() {
         if !failed || target.shared.nodes.is_dead(member.node) {
             continue;
@@ -245,16 +245,16 @@ async fn revive(target: &Target, scene: &Scene) -> Vec<(u64, Error)> {
         let result = members::sync(&target.shared, scene.id, member, asked).await;
         let well = matches!(&result, Ok(reply) if has_settled(reply, scene.settled));
         if well {
-            told.remove(&member.node);
+            failures.remove(&member.node);
             target.with(|channel| {
                 channel.revive(place);
                 channel.note_synced(place, &result)
             });
         } else if let Err(error) = result {
-            told.insert(member.node, error);
+            failures.insert(member.node, error);
         }
     }
-    told.into_iter().collect()
+    failures.into_iter().collect()
 }
 
 async fn replace(target: &Target, scene: &Scene, refused: &mut BTreeSet<u64>) -> Result<()> {
@@ -434,10 +434,10 @@ async fn give_up_if_late(target: &Target, error: Error) -> bool {
     let first = target.with(|channel| channel.gave_up.is_none()).unwrap_or(false);
     if first {
         let kind = if error.kind() == ErrorKind::NoSpace { ErrorKind::NoSpace } else { ErrorKind::Io };
-        let told = Error::new(kind, format!("{}: a member could not be replaced: {error}", target.inode.id));
+        let failures = Error::new(kind, format!("{}: a member could not be replaced: {error}", target.inode.id));
         tracing::warn!(inode = %target.inode.id, index = target.index, %error, "could not replace a member in time");
-        target.with(|channel| channel.gave_up = Some(told.clone()));
-        target.inode.core.lock().sticky.set(told);
+        target.with(|channel| channel.gave_up = Some(failures.clone()));
+        target.inode.core.lock().sticky.set(failures);
         target.inode.progress.notify_waiters();
     }
     let Some(scene) = survey(target) else { return false };

@@ -56,7 +56,7 @@ impl About {
     }
 
     /// Converts an error to the one that the kernel gets.
-    pub(super) fn told(self, error: Error) -> Error {
+    pub(super) fn for_program(self, error: Error) -> Error {
         match (self, error.kind()) {
             (Self::LookedUp, ErrorKind::NotFound) => Error::new(ErrorKind::Stale, error.detail().to_owned()),
             (Self::Open, ErrorKind::Stale | ErrorKind::NotFound) => {
@@ -75,16 +75,16 @@ mod tests {
 
     #[test]
     fn a_vanished_inode_is_looked_up_again_and_programs_see_no_stale_handle() {
-        let told = |about: About, kind: ErrorKind| about.told(Error::new(kind, "i7 was removed")).kind();
+        let for_program = |about: About, kind: ErrorKind| about.for_program(Error::new(kind, "i7 was removed")).kind();
         assert_eq!(About::of(&Request::Inode(InodeRequest::GetAttr)), About::LookedUp);
         assert_eq!(About::of(&Request::File(FileRequest::Fsync { file: 1 })), About::Open);
         assert_eq!(About::of(&Request::Inode(InodeRequest::Lookup { name: b"a".as_slice().into() })), About::Name);
         for kind in [ErrorKind::NotFound, ErrorKind::Stale] {
-            assert_eq!(told(About::LookedUp, kind), ErrorKind::Stale);
-            assert_eq!(told(About::Open, kind), ErrorKind::Io);
-            assert_eq!(told(About::Name, kind), kind);
+            assert_eq!(for_program(About::LookedUp, kind), ErrorKind::Stale);
+            assert_eq!(for_program(About::Open, kind), ErrorKind::Io);
+            assert_eq!(for_program(About::Name, kind), kind);
         }
-        let denied = About::LookedUp.told(err!(AccessDenied, "no"));
+        let denied = About::LookedUp.for_program(err!(AccessDenied, "no"));
         assert_eq!((denied.kind(), denied.detail()), (ErrorKind::AccessDenied, "no"));
     }
 }

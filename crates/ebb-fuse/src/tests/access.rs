@@ -7,7 +7,7 @@ use super::fixture::Mounted;
 use crate::MountOptions;
 
 /// Runs a shell as user and group 65534 with further groups. Returns its success and its output.
-fn as_nobody(mounted: &Mounted, groups: &str, script: &str) -> (bool, String) {
+fn as_other_user(mounted: &Mounted, groups: &str, script: &str) -> (bool, String) {
     let output = std::process::Command::new("setpriv")
         .args(["--reuid", "65534", "--regid", "65534"])
         .args(if groups.is_empty() { vec!["--clear-groups".to_owned()] } else { vec![format!("--groups={groups}")] })
@@ -50,7 +50,7 @@ fn the_kernel_enforces_bits_and_lists() {
     let mounted = Mounted::new();
     open_to_all(&mounted);
     mounted.shell("echo secret > f; chmod 600 f; echo listed > l; chmod 600 l; setfacl -m u:65534:r l");
-    let (ok, text) = as_nobody(&mounted, "", "cat l; cat f");
+    let (ok, text) = as_other_user(&mounted, "", "cat l; cat f");
     assert!(!ok && text.starts_with("listed\n") && text.contains("Permission denied"), "{text}");
 }
 
@@ -58,9 +58,9 @@ fn the_kernel_enforces_bits_and_lists() {
 fn supplementary_groups_reach_the_file_system() {
     let mounted = Mounted::new();
     open_to_all(&mounted);
-    let (ok, text) = as_nobody(&mounted, "4242", "touch f; chgrp 4242 f; stat -c %g f");
+    let (ok, text) = as_other_user(&mounted, "4242", "touch f; chgrp 4242 f; stat -c %g f");
     assert!(ok && text == "4242\n", "{text}");
-    let (ok, text) = as_nobody(&mounted, "", "chgrp 4242 f");
+    let (ok, text) = as_other_user(&mounted, "", "chgrp 4242 f");
     assert!(!ok && text.contains("not permitted"), "{text}");
 }
 
@@ -71,7 +71,7 @@ fn a_write_by_others_takes_set_user_id_away() {
     mounted.shell("for n in written truncated cut; do echo long > $n; chown 7:8 $n; chmod 6777 $n; done");
     let mode = |name: &str| fs::metadata(mounted.path(name)).unwrap().mode() & 0o7777;
     assert_eq!(mode("written"), 0o6777);
-    let (ok, text) = as_nobody(&mounted, "", "echo x >> written; truncate -s 2 truncated; echo y > cut");
+    let (ok, text) = as_other_user(&mounted, "", "echo x >> written; truncate -s 2 truncated; echo y > cut");
     assert!(ok, "{text}");
     // The file system gets a truncation by open with the open. The fixture leaves the bits to the
     // write that follows.
@@ -83,7 +83,7 @@ fn programs_run_even_if_they_cannot_be_read() {
     let mounted = Mounted::new();
     open_to_all(&mounted);
     mounted.shell("cp /bin/true run; chmod 711 run");
-    let (ok, text) = as_nobody(&mounted, "", "./run && echo ran; cat run");
+    let (ok, text) = as_other_user(&mounted, "", "./run && echo ran; cat run");
     assert!(!ok && text.starts_with("ran\n"), "{text}");
 }
 
@@ -102,7 +102,7 @@ fn set_user_id_bits_are_kept_and_shown_and_give_nothing() {
         let mounted = Mounted::with(options);
         open_to_all(&mounted);
         assert_eq!(mounted.shell(script), "4755\n");
-        as_nobody(&mounted, "", "./id -u")
+        as_other_user(&mounted, "", "./id -u")
     };
     assert_eq!(effective(MountOptions::default()), (true, "65534\n".to_owned()));
     let allowed = MountOptions { allow_suid: true, ..MountOptions::default() };
@@ -128,7 +128,7 @@ fn the_helper_mounts_without_devices_and_set_user_id_too() {
     use crate::vfs::EntryDetail;
 
     let directory = tempfile::tempdir().unwrap();
-    let told = |flags: Flags| {
+    let options_of = |flags: Flags| {
         let device = kernel::mount_by_helper(directory.path(), flags).unwrap();
         handshake(&device, 1 << 20, EntryDetail::Names).unwrap();
         let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -139,8 +139,8 @@ fn the_helper_mounts_without_devices_and_set_user_id_too() {
         options
     };
     let flags = Flags { read_only: false, allow_other: true, allow_suid: false, allow_devices: false };
-    let options = told(flags);
+    let options = options_of(flags);
     assert!(options.contains("nosuid") && options.contains("nodev"), "{options}");
-    let options = told(Flags { allow_suid: true, allow_devices: true, ..flags });
+    let options = options_of(Flags { allow_suid: true, allow_devices: true, ..flags });
     assert!(!options.contains("nosuid") && !options.contains("nodev"), "{options}");
 }

@@ -98,12 +98,12 @@ impl Drop for Mounted {
 }
 
 /// Waits until `condition` holds. If it does not within half a minute, the test fails.
-pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+pub fn eventually(event: &str, mut condition: impl FnMut() -> bool) {
     for _ in 0..3000 {
         if condition() {
             return;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("{what}: not within 30 s");
+    panic!("{event}: not within 30 s");
 }

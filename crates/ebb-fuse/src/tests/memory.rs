@@ -342,25 +342,25 @@ impl Vfs for MemoryVfs {
         self.state.lock().file(file).map(drop)
     }
 
-    async fn allocate(&self, file: Handle, what: Allocate, offset: u64, len: u64) -> Result<()> {
+    async fn allocate(&self, file: Handle, mode: Allocate, offset: u64, len: u64) -> Result<()> {
         let mut state = self.state.lock();
         let number = state.file(file)?;
         let data = &mut state.node(number).data;
         let size = data.len();
-        match what {
+        match mode {
             Allocate::Reserve | Allocate::ReserveKeepSize => {}
             Allocate::PunchHole | Allocate::Zero | Allocate::ZeroKeepSize => data.punch(offset, len),
         }
-        if matches!(what, Allocate::Reserve | Allocate::Zero) {
+        if matches!(mode, Allocate::Reserve | Allocate::Zero) {
             data.truncate(size.max(offset + len));
         }
         Ok(())
     }
 
-    async fn seek(&self, file: Handle, offset: u64, what: Seek) -> Result<u64> {
+    async fn seek(&self, file: Handle, offset: u64, whence: Seek) -> Result<u64> {
         let mut state = self.state.lock();
         let number = state.file(file)?;
-        state.node(number).data.seek(offset, what).ok_or_else(|| err!(NoSuchOffset, "beyond the end"))
+        state.node(number).data.seek(offset, whence).ok_or_else(|| err!(NoSuchOffset, "beyond the end"))
     }
 
     async fn copy_range(&self, copy: CopyRange) -> Result<u64> {

@@ -50,13 +50,13 @@ impl Data {
     }
 
     /// The first page edge, from `offset` on, where data or a hole begins; none beyond the end.
-    pub fn seek(&self, offset: u64, what: Seek) -> Option<u64> {
+    pub fn seek(&self, offset: u64, whence: Seek) -> Option<u64> {
         if offset >= self.len() {
             return None;
         }
-        let wanted = |page: &u64| self.pages.contains(page) == (what == Seek::Data);
+        let wanted = |page: &u64| self.pages.contains(page) == (whence == Seek::Data);
         let found = (offset / PAGE..self.len().div_ceil(PAGE)).find(wanted).map(|page| (page * PAGE).max(offset));
-        match what {
+        match whence {
             Seek::Data => found,
             Seek::Hole => Some(found.unwrap_or(self.len())),
         }

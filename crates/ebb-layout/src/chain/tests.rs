@@ -195,12 +195,12 @@ fn the_circle_is_filled_evenly_and_its_copies_stand_apart() {
 
 #[test]
 fn impossible_shapes_are_explained() {
-    let told = |layout, nodes: u64, primaries, gear, replicas| {
+    let refusal = |layout, nodes: u64, primaries, gear, replicas| {
         let order = (1..=nodes).map(NodeId::new).collect();
         ChainView::new(layout, order, primaries, gear, replicas).unwrap_err().detail().to_owned()
     };
-    assert!(told(LayoutKind::EqualWork, 9, 4, 1, 3).contains("4 primaries with 3 copies need at least 12 nodes"));
-    assert!(told(LayoutKind::EqualWork, 9, 10, 1, 1).contains("the nearest possible number of primaries is 9"));
-    assert!(told(LayoutKind::PowerBalanced, 2, 0, 0, 3).contains("no node may hold a block twice"));
-    assert!(told(LayoutKind::Geared, 9, 2, 3, 3).contains("cannot be dealt evenly to 3 columns"));
+    assert!(refusal(LayoutKind::EqualWork, 9, 4, 1, 3).contains("4 primaries with 3 copies need at least 12 nodes"));
+    assert!(refusal(LayoutKind::EqualWork, 9, 10, 1, 1).contains("the nearest possible number of primaries is 9"));
+    assert!(refusal(LayoutKind::PowerBalanced, 2, 0, 0, 3).contains("no node may hold a block twice"));
+    assert!(refusal(LayoutKind::Geared, 9, 2, 3, 3).contains("cannot be dealt evenly to 3 columns"));
 }

@@ -123,15 +123,15 @@ impl World {
         moves
     }
 
-    fn check(&self, what: &str) {
-        assert_eq!(check_off(&self.chain), 0, "{what}");
+    fn check(&self, case: &str) {
+        assert_eq!(check_off(&self.chain), 0, "{case}");
         for node in self.chain.nodes() {
             let (lack, slack) = (super::lack(&self.chain, *node), super::slack(&self.chain, *node));
             let over = slack + if self.chain.circle().is_some() { 0.0 } else { super::COLUMN_SLACK };
-            assert!(lack <= slack + 0.1 && -lack <= over + 0.1, "{what}: {node} lacks {lack}, {slack} are allowed");
+            assert!(lack <= slack + 0.1 && -lack <= over + 0.1, "{case}: {node} lacks {lack}, {slack} are allowed");
         }
         let out = self.blocks.iter().filter(|members| !is_in_runs(&self.chain, members)).count();
-        assert_eq!(out, 0, "{what}: blocks with a copy outside its run");
+        assert_eq!(out, 0, "{case}: blocks with a copy outside its run");
     }
 }
 
@@ -148,15 +148,15 @@ fn blocks_placed_by_the_layout_are_where_they_belong() {
 fn a_lost_node_that_is_back_gets_its_former_part() {
     for shape in SHAPES {
         for place in [0, shape.2 as usize, shape.2 as usize + 3] {
-            let what = format!("{shape:?} without place {place}");
+            let case = format!("{shape:?} without place {place}");
             let mut world = World::filled(shape, 600);
             let node = world.chain.nodes()[place];
             let lost = world.lose(node);
-            assert!(check_off(&world.chain) > 0, "{what}: its loss shows");
+            assert!(check_off(&world.chain) > 0, "{case}: its loss shows");
             world.view.volumes.iter_mut().for_each(|volume| volume.usable = true);
             let moves = world.restore();
-            world.check(&what);
-            assert!(moves >= lost * 9 / 10 && moves <= lost * 3 + 20, "{what}: {moves} moves for {lost} copies");
+            world.check(&case);
+            assert!(moves >= lost * 9 / 10 && moves <= lost * 3 + 20, "{case}: {moves} moves for {lost} copies");
         }
     }
 }

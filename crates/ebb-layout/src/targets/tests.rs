@@ -47,11 +47,11 @@ fn a_column_holds_what_its_primaries_hold() {
 
 #[test]
 fn impossible_shapes_are_refused_with_the_nearest_possible_value() {
-    let told = |result: Result<Chain>| result.unwrap_err().to_string();
-    assert!(told(Chain::new(10, 5, 3)).ends_with("the nearest possible number of primaries is 3"));
-    assert!(told(Chain::new(10, 0, 3)).ends_with("is 1"));
-    assert!(told(Chain::new(2, 1, 3)).ends_with("the nearest possible number of copies is 2"));
-    assert!(told(Chain::new(100, 1, 0)).ends_with("is 1"));
+    let refusal = |result: Result<Chain>| result.unwrap_err().to_string();
+    assert!(refusal(Chain::new(10, 5, 3)).ends_with("the nearest possible number of primaries is 3"));
+    assert!(refusal(Chain::new(10, 0, 3)).ends_with("is 1"));
+    assert!(refusal(Chain::new(2, 1, 3)).ends_with("the nearest possible number of copies is 2"));
+    assert!(refusal(Chain::new(100, 1, 0)).ends_with("is 1"));
     let grid = |nodes, size| geared::Grid::new(chain(nodes, 10, 2), size).unwrap_err().to_string();
     assert!(grid(40, 3).ends_with("the nearest possible gear size is 2"));
     assert!(grid(42, 5).ends_with("the nearest possible number of nodes is 40"));

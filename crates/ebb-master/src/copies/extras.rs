@@ -178,8 +178,8 @@ mod tests {
         assert_eq!(choose(&all), [take_back(3, 4, Reason::Unpopular)], "repair goes first");
         let begun = View { is_warm: false, ..view(vec![metablock(1, 0.0, &[(4, Fit::Good), (5, Fit::Lost)])], 0.5) };
         assert_eq!(choose(&begun), [take_back(1, 5, Reason::ExtraLost)], "nothing is known of reads yet");
-        let nobody = View { shares: BTreeMap::new(), ..view(metablocks(), 0.5) };
-        assert_eq!(choose(&nobody), [take_back(3, 4, Reason::NoShare)]);
+        let no_shares = View { shares: BTreeMap::new(), ..view(metablocks(), 0.5) };
+        assert_eq!(choose(&no_shares), [take_back(3, 4, Reason::NoShare)]);
     }
 
     #[test]

@@ -101,9 +101,9 @@ fn each_stage_has_the_time_since_when_it_is_restored() {
     failures.on_census(wrong(1, 9, 9), 7_000);
     failures.on_census(wrong(0, 4, 9), 8_000);
     failures.on_census(wrong(0, 0, 9), 20_000);
-    let told = look(&failures);
+    let failure = look(&failures);
     assert_eq!(
-        (told.reachable_ms, told.whole_ms, told.placed_ms, told.back_ms),
+        (failure.reachable_ms, failure.whole_ms, failure.placed_ms, failure.back_ms),
         (Some(8_000), Some(20_000), None, None)
     );
     failures.on_look(&BTreeMap::new(), 25_000);

@@ -40,7 +40,7 @@ pub(crate) fn judge_pace(shared: &Shared, now: Moment) {
     }
     if !changes.is_empty() {
         shared.soft().registry.bump();
-        shared.tell_node_map();
+        shared.announce_node_map();
     }
 }
 

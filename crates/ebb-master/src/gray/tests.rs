@@ -66,13 +66,13 @@ fn a_slow_disk_is_gray_after_seconds_and_again_well_after_more() {
     bench.took[2] = 200;
     assert_eq!(bench.pass(3), []);
     let began = bench.pass(2);
-    let Change::Began(who, verdict) = began[0] else { panic!("{began:?}") };
-    assert_eq!((who, verdict.disk), (node(3), Some(Figure { took: 200 * MS, peers: 2 * MS })));
+    let Change::Began(named, verdict) = began[0] else { panic!("{began:?}") };
+    assert_eq!((named, verdict.disk), (node(3), Some(Figure { took: 200 * MS, peers: 2 * MS })));
     assert_eq!(bench.gray.verdict(node(3)).unwrap().to_message().cause(), pb::GrayCause::GrayDisk);
     assert_eq!(bench.pass(60), [], "it stays so while it is slow");
     bench.took[2] = 2;
     assert_eq!(bench.pass(9), []);
-    assert!(matches!(bench.pass(3)[..], [Change::Ended(who, _)] if who == node(3)));
+    assert!(matches!(bench.pass(3)[..], [Change::Ended(named, _)] if named == node(3)));
 }
 
 #[test]

@@ -88,8 +88,8 @@ pub fn repair_segment(bytes: &mut [u8]) {
         if rest[..HEADER_LEN].iter().all(|byte| *byte == 0) {
             return;
         }
-        let told = u32::from_le_bytes(rest[0..4].try_into().expect("four bytes")) as usize;
-        let len = told.min(rest.len() - HEADER_LEN);
+        let stated = u32::from_le_bytes(rest[0..4].try_into().expect("four bytes")) as usize;
+        let len = stated.min(rest.len() - HEADER_LEN);
         rest[0..4].copy_from_slice(&(len as u32).to_le_bytes());
         rest[8..16].copy_from_slice(&batch.to_le_bytes());
         let sum = crc32c(&rest[8..HEADER_LEN + len]);
@@ -187,8 +187,8 @@ pub fn repair_checkpoint(bytes: &mut [u8]) {
     let mut at = checkpoint::HEAD_LEN;
     while let Some(room) = bytes.len().checked_sub(at + checkpoint::BLOCK_HEADER_LEN).filter(|room| *room > 0) {
         let from = at + checkpoint::BLOCK_HEADER_LEN;
-        let told = u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize;
-        let len = told.clamp(1, room);
+        let stated = u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize;
+        let len = stated.clamp(1, room);
         let sum = checkpoint::block_sum(at as u64, &bytes[from..from + len]);
         bytes[at..at + 4].copy_from_slice(&(len as u32).to_le_bytes());
         bytes[at + 4..at + 8].copy_from_slice(&sum.to_le_bytes());

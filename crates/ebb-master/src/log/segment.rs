@@ -163,8 +163,8 @@ pub fn scan(bytes: &[u8], header: &SegmentHeader, position: Position, path: &Pat
     Ok(done)
 }
 
-pub(super) fn damage(path: &Path, at: usize, what: &str) -> ebb_types::Error {
-    err!(Corrupt, "{}: damaged at offset {at}: {what}; {ADVICE}", path.display())
+pub(super) fn damage(path: &Path, at: usize, reason: &str) -> ebb_types::Error {
+    err!(Corrupt, "{}: damaged at offset {at}: {reason}; {ADVICE}", path.display())
 }
 
 #[cfg(test)]

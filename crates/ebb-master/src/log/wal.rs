@@ -404,7 +404,7 @@ pub(super) fn replay(records: Vec<Scanned>, after: u64, found: &mut Recovered, p
 /// Refuses a log that ends before what is known to have been synced.
 fn check_synced(synced: Option<Synced>, sequence: u64, scanned: &Scan, dir: &Path, path: &Path) -> Result<()> {
     let Some(synced) = synced.filter(|synced| synced.batch > scanned.last_batch) else { return Ok(()) };
-    let what = format!(
+    let reason = format!(
         "the log ends with batch {} here, but batch {} was synced, up to offset {} of segment {}{}",
         scanned.last_batch,
         synced.batch,
@@ -412,7 +412,7 @@ fn check_synced(synced: Option<Synced>, sequence: u64, scanned: &Scan, dir: &Pat
         synced.sequence,
         if synced.sequence > sequence { ", which is missing" } else { "" }
     );
-    Err(damage(path, scanned.end, &what).context(hint_advice(dir)))
+    Err(damage(path, scanned.end, &reason).context(hint_advice(dir)))
 }
 
 fn hint_advice(dir: &Path) -> String {

@@ -183,8 +183,8 @@ fn a_device_counts_once_however_many_volumes_share_it() {
     // Another node of the same machine, and two volumes that do not tell.
     registry.on_register(NodeId::new(2), BootId::new(8), 1, &[on(4, 5, 600), on(5, 0, 100), on(6, 0, 100)], at(1));
     let space = registry.space(&Reservations::default());
-    let told = (space.capacity_bytes, space.free_bytes, space.used_bytes);
-    assert_eq!(told, (4 * 1000, 590 + 400 + 100 + 100, 60));
+    let seen = (space.capacity_bytes, space.free_bytes, space.used_bytes);
+    assert_eq!(seen, (4 * 1000, 590 + 400 + 100 + 100, 60));
     // 2 % of each device stay free; both nodes share the largest one.
     assert_eq!(space.available_bytes(2), (570 + 380 + 80 + 80) / 2);
 }

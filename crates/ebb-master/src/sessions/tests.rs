@@ -236,8 +236,8 @@ fn a_host_has_at_most_as_many_sessions_as_are_left_for_all_others() {
     };
     let counts = ["h1", "h2", "h3", "h4", "h5"].map(|host| opened(&mut sessions, host));
     assert_eq!(counts, [50, 25, 16, 9, 0], "what is guaranteed to each is there as long as anything is");
-    let told = sessions.check_room(&HostName::new("h1"), 100).unwrap_err();
-    assert!(told.detail().contains("host h1 has 50 of 100 open sessions"), "{told}");
+    let refusal = sessions.check_room(&HostName::new("h1"), 100).unwrap_err();
+    assert!(refusal.detail().contains("host h1 has 50 of 100 open sessions"), "{refusal}");
     for session in 1..=40 {
         sessions.remove(SessionId::new(session));
         sessions.remove(SessionId::new(session));

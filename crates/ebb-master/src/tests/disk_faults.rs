@@ -36,14 +36,14 @@ impl Scene {
 
     /// Applies `change` to the disk, and starts the master on it. Returns whether it serves; it must then have
     /// everything.
-    async fn try_with(&mut self, what: &str, change: impl AsyncFnOnce(&Cluster)) -> bool {
+    async fn try_with(&mut self, case: &str, change: impl AsyncFnOnce(&Cluster)) -> bool {
         self.cluster.process.kill();
         self.cluster.process.restore_disk(&self.disk, |_| true);
         change(&self.cluster).await;
-        self.start(what).await
+        self.start(case).await
     }
 
-    async fn start(&mut self, what: &str) -> bool {
+    async fn start(&mut self, case: &str) -> bool {
         let mut options = options();
         options.listen = self.cluster.address();
         match Master::start(self.cluster.process.restart(), options).await {
@@ -53,14 +53,14 @@ impl Scene {
                 self.cluster.world.sleep(Duration::from_secs(1)).await;
                 let names = self.client.list().await;
                 let missing: Vec<_> = self.names.keys().filter(|name| !names.contains_key(*name)).collect();
-                assert!(self.names == names, "{what}: the master serves without {missing:?}");
+                assert!(self.names == names, "{case}: the master serves without {missing:?}");
                 self.cluster.process.kill();
                 self.cluster.master = None;
                 true
             }
             Err(error) => {
                 self.cluster.process.kill();
-                check_refusal(what, &error);
+                check_refusal(case, &error);
                 false
             }
         }
@@ -75,12 +75,12 @@ impl Scene {
 }
 
 /// Checks that a refusal names the file and a remedy.
-fn check_refusal(what: &str, error: &Error) {
+fn check_refusal(case: &str, error: &Error) {
     let text = error.to_string();
-    assert!(matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Invalid), "{what}: {text}");
-    assert!(text.contains("/data"), "{what}: where? {text}");
+    assert!(matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Invalid), "{case}: {text}");
+    assert!(text.contains("/data"), "{case}: where? {text}");
     let advice = ["saved copy", "rename it back", "remove", "mirror"];
-    assert!(advice.iter().any(|words| text.contains(words)), "{what}: what to do? {text}");
+    assert!(advice.iter().any(|words| text.contains(words)), "{case}: what to do? {text}");
 }
 
 /// A random place in a file with content.
@@ -100,11 +100,11 @@ fn a_changed_bit_of_any_file_is_refused_or_harmless() {
             for _ in 0..8 {
                 scene.cluster.process.restore_disk(&scene.disk, |_| true);
                 let at = place(&scene.cluster, &path, &mut dice);
-                let what = format!("{} at {at}", path.display());
+                let case = format!("{} at {at}", path.display());
                 let flip = async |cluster: &Cluster| {
                     cluster.process.flip_bits(&path, at, 1).unwrap();
                 };
-                *if scene.try_with(&what, flip).await { &mut served } else { &mut refused } += 1;
+                *if scene.try_with(&case, flip).await { &mut served } else { &mut refused } += 1;
             }
         }
         assert!(served > 10 && refused > 10, "{served} served, {refused} refused");

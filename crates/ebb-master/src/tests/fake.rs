@@ -84,7 +84,7 @@ impl Fake {
             let held = self.held.lock();
             (held.node, held.volume)
         };
-        let told = pb::Volume {
+        let reported = pb::Volume {
             id: volume,
             incarnation: 1,
             path: "/v".into(),
@@ -99,7 +99,7 @@ impl Fake {
             address: address.to_owned(),
             boot,
             pid: 1,
-            volumes: vec![told.clone()],
+            volumes: vec![reported.clone()],
             ..Default::default()
         };
         let reply = master.call(&register, deadline).await?;
@@ -115,8 +115,8 @@ impl Fake {
                 let mut held = self.held.lock();
                 let state =
                     if held.poisoned { pb::VolumeState::VolumePoisoned } else { pb::VolumeState::VolumeLive } as i32;
-                let free_bytes = told.free_bytes - held.ballast_bytes;
-                let volume = pb::Volume { id: volume, state, free_bytes, ..told.clone() };
+                let free_bytes = reported.free_bytes - held.ballast_bytes;
+                let volume = pb::Volume { id: volume, state, free_bytes, ..reported.clone() };
                 let corrupt = std::mem::take(&mut held.corrupt_news);
                 pb::Heartbeat { node: reply.node, boot, volumes: vec![volume], corrupt, load: 0, ..Default::default() }
             };
@@ -201,19 +201,20 @@ impl FakeService {
         let mut held = self.held.lock();
         let mut replicas = Vec::new();
         for name in &call.replicas {
-            let mut told = pb::PromisedReplica { metablock: name.metablock, volume: name.volume, ..Default::default() };
+            let mut reported =
+                pb::PromisedReplica { metablock: name.metablock, volume: name.volume, ..Default::default() };
             if name.volume != held.volume {
-                told.failure = Some((&err!(NoReplica, "no volume v{}", name.volume)).into());
+                reported.failure = Some((&err!(NoReplica, "no volume v{}", name.volume)).into());
             } else if let Some(replica) = held.replicas.get_mut(&name.metablock) {
                 if replica.promised > call.epoch {
                     bail!(StaleEpoch, "promised e{}", replica.promised);
                 }
                 replica.promised = call.epoch;
-                (told.version, told.length) = (Some(replica.version.into()), replica.length);
+                (reported.version, reported.length) = (Some(replica.version.into()), replica.length);
             } else {
-                told.absent = true;
+                reported.absent = true;
             }
-            replicas.push(told);
+            replicas.push(reported);
         }
         Ok(Answer::new(&pb::PromiseEpochReply { replicas }))
     }

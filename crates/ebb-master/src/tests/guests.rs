@@ -52,12 +52,12 @@ fn a_plan_that_the_log_does_not_know_is_reported() {
         let watch = async |version| {
             let watch = pb::WatchPower { version, wait_ms: 0, kept_ms: 0 };
             cluster.channel().0.call(&watch, DEADLINE).await.unwrap();
-            let told = pb::DescribePower { nodes_only: true, ..Default::default() };
-            cluster.channel().0.call(&told, DEADLINE).await.unwrap()
+            let ask = pb::DescribePower { nodes_only: true, ..Default::default() };
+            cluster.channel().0.call(&ask, DEADLINE).await.unwrap()
         };
         plan(&cluster, 3, &[], 1_000).await;
-        let told = watch(3).await;
-        assert_eq!((told.followed, told.hearing), (0, false));
+        let reply = watch(3).await;
+        assert_eq!((reply.followed, reply.hearing), (0, false));
         assert_eq!(watch(9).await.followed, 9);
         assert_eq!(watch(u64::MAX).await.followed, 9, "no history comes so far");
         plan(&cluster, 10, &[], 1_000).await;
@@ -389,15 +389,15 @@ fn the_blocks_of_a_node_are_counted_and_a_file_named_on_request() {
         let (_, block) = client.written_file(&cluster, "f", 1000).await;
         client.mutate(unlink("gone")).await.unwrap();
         let (channel, _) = cluster.channel();
-        let told = channel.call(&pb::DescribePower::default(), DEADLINE).await.unwrap().holdings;
+        let holdings = channel.call(&pb::DescribePower::default(), DEADLINE).await.unwrap().holdings;
         let mut nodes: Vec<u64> = block.members.iter().map(|member| member.node).collect();
         nodes.sort_unstable();
         let lies_so = |held: &&pb::PowerHolding| held.nodes == nodes;
-        let held = told.iter().find(lies_so).unwrap();
+        let held = holdings.iter().find(lies_so).unwrap();
         assert!(held.copies == nodes.len() as u64 && held.example.is_empty(), "{held:?}");
         let ask = pb::DescribePower { named: vec![held.clone()], ..Default::default() };
-        let told = channel.call(&ask, DEADLINE).await.unwrap().holdings;
-        assert_eq!(told.iter().find(lies_so).unwrap().example, "/f", "a file that is gone is no example");
+        let holdings = channel.call(&ask, DEADLINE).await.unwrap().holdings;
+        assert_eq!(holdings.iter().find(lies_so).unwrap().example, "/f", "a file that is gone is no example");
         let many = pb::DescribePower { named: vec![held.clone(); 17], ..Default::default() };
         assert_eq!(channel.call(&many, DEADLINE).await.unwrap_err().kind(), ebb_types::ErrorKind::Invalid);
     });

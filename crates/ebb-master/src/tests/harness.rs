@@ -147,7 +147,7 @@ impl Cluster {
     }
 
     /// Waits, for at most two minutes of virtual time, until the master's state passes a test.
-    pub(crate) async fn until(&self, what: &str, test: impl Fn(&pb::ClusterStatusReply) -> bool) {
+    pub(crate) async fn until(&self, event: &str, test: impl Fn(&pb::ClusterStatusReply) -> bool) {
         let (channel, _) = self.channel();
         for _ in 0..600 {
             if let Ok(status) = channel.call(&pb::ClusterStatus {}, DEADLINE).await
@@ -157,18 +157,18 @@ impl Cluster {
             }
             self.world.sleep(Duration::from_millis(200)).await;
         }
-        panic!("{what} did not come about: {:?}", self.status().await);
+        panic!("{event} did not come about: {:?}", self.status().await);
     }
 
     /// Waits until a test outside the master passes.
-    pub(crate) async fn until_seen(&self, what: &str, test: impl Fn() -> bool) {
+    pub(crate) async fn until_seen(&self, event: &str, test: impl Fn() -> bool) {
         for _ in 0..600 {
             if test() {
                 return;
             }
             self.world.sleep(Duration::from_millis(200)).await;
         }
-        panic!("{what} did not come about");
+        panic!("{event} did not come about");
     }
 
     pub(crate) async fn fsck(&self) -> pb::FsckReply {
@@ -217,8 +217,8 @@ impl TestClient {
     /// Polls until there is a request to forget an inode.
     pub(crate) async fn next_forgetting(&self) -> pb::Forgetting {
         for _ in 0..200 {
-            if let Some(told) = self.poll(Vec::new()).await.unwrap().forget.first() {
-                return *told;
+            if let Some(forgetting) = self.poll(Vec::new()).await.unwrap().forget.first() {
+                return *forgetting;
             }
             self.runtime.sleep(Duration::from_millis(100)).await;
         }

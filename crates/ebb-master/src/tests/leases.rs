@@ -202,9 +202,9 @@ fn the_holder_of_a_removed_file_learns_what_it_holds_and_gives_it_back() {
         assert_eq!(one.next_recall().await.inode, made.inode);
         let other = two.acquire(made.inode, LeaseNone, false).await.unwrap_err();
         assert_eq!(other.kind(), ErrorKind::Stale, "it holds nothing: {other}");
-        let told = one.acquire(made.inode, LeaseNone, false).await.unwrap().attr.unwrap();
-        assert!(told.nlink == 0 && told.epoch > made.epoch, "{told:?}");
-        assert_eq!(one.commit(&told, vec![], told.size, true).await.unwrap().refusals, []);
+        let current = one.acquire(made.inode, LeaseNone, false).await.unwrap().attr.unwrap();
+        assert!(current.nlink == 0 && current.epoch > made.epoch, "{current:?}");
+        assert_eq!(one.commit(&current, vec![], current.size, true).await.unwrap().refusals, []);
         cluster
             .until_seen("all replicas deleted", || cluster.fakes.iter().all(|fake| fake.replica(block.id).is_none()))
             .await;
@@ -373,8 +373,8 @@ fn a_client_that_polls_within_the_reclaim_time_is_waited_for() {
         cluster.world.sleep(ttl - Duration::from_millis(300)).await;
         two.poll(vec![]).await.unwrap();
         cluster.world.sleep(Duration::from_secs(2)).await;
-        let told = pb::Reclaim { session: two.session, open: vec![made.inode], opening: 1, ..Default::default() };
-        two.channel.call(&told, Duration::from_secs(5)).await.unwrap();
+        let reclaim = pb::Reclaim { session: two.session, open: vec![made.inode], opening: 1, ..Default::default() };
+        two.channel.call(&reclaim, Duration::from_secs(5)).await.unwrap();
         for _ in 0..3 {
             cluster.world.sleep(Duration::from_secs(2)).await;
             two.poll(vec![]).await.unwrap();
@@ -443,8 +443,8 @@ fn a_removed_file_whose_bytes_were_thrown_away_is_opened_from_no_later_process()
         cluster.crash_master().await;
         for (client, open) in [(&one, vec![]), (&two, vec![made.inode])] {
             client.poll(vec![]).await.unwrap();
-            let told = pb::Reclaim { session: client.session, open, opening: 1, ..Default::default() };
-            client.channel.call(&told, Duration::from_secs(5)).await.unwrap();
+            let reclaim = pb::Reclaim { session: client.session, open, opening: 1, ..Default::default() };
+            client.channel.call(&reclaim, Duration::from_secs(5)).await.unwrap();
         }
         let late = two.acquire(made.inode, LeaseRead, true).await;
         assert_eq!(late.unwrap_err().kind(), ErrorKind::Stale);

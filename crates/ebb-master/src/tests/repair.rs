@@ -112,26 +112,26 @@ fn the_reason_why_copies_do_not_move_is_given() {
         let number = cluster.fakes[0].held.lock().node;
         let file = pb::ExplainCopies { what: Some(What::Inode(inode)) };
         let node = pb::ExplainCopies { what: Some(What::Node(number)) };
-        let told = async |call: &pb::ExplainCopies| channel.call(call, DEADLINE).await.unwrap();
+        let explain = async |call: &pb::ExplainCopies| channel.call(call, DEADLINE).await.unwrap();
         cluster.until("rest", |status| status.under_replicated == 0 && status.safe_start).await;
-        let before = told(&file).await.sets;
+        let before = explain(&file).await.sets;
         assert_eq!((before[0].state(), &*before[0].why), (pb::CopyState::CopySettled, "as it should be"));
-        assert!(told(&node).await.work.is_empty());
+        assert!(explain(&node).await.work.is_empty());
 
         channel.call(&pb::DrainNode { node: number, undo: false }, DEADLINE).await.unwrap();
         cluster.world.sleep(Duration::from_secs(2)).await;
-        let waits = &told(&file).await.sets[0];
+        let waits = &explain(&file).await.sets[0];
         assert_eq!(waits.state(), pb::CopyState::CopyWaits);
         let reasons = ["a member's node is being drained; there is no place for a copy: ", "nodes"];
         assert!(reasons.iter().all(|reason| waits.why.contains(reason)), "{}", waits.why);
-        let work = told(&node).await.work;
+        let work = explain(&node).await.work;
         assert_eq!((work.len(), work[0].sets, work[0].state()), (1, 5, pb::CopyState::CopyWaits), "{work:?}");
         assert_eq!(work[0].why, waits.why);
 
         channel.call(&pb::DrainNode { node: number, undo: true }, DEADLINE).await.unwrap();
         cluster.world.sleep(Duration::from_secs(2)).await;
-        assert_eq!(told(&file).await.sets[0].state(), pb::CopyState::CopySettled);
-        assert!(told(&node).await.work.is_empty());
+        assert_eq!(explain(&file).await.sets[0].state(), pb::CopyState::CopySettled);
+        assert!(explain(&node).await.work.is_empty());
         let refused = channel.call(&pb::ExplainCopies::default(), DEADLINE).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Invalid);
         let unknown = channel.call(&pb::ExplainCopies { what: Some(What::Node(99)) }, DEADLINE).await.unwrap_err();

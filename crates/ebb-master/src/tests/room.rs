@@ -122,9 +122,9 @@ fn room_of_removed_files_is_waited_for() {
         let lost = create(&client, 1, "b").await.unwrap().attr.unwrap();
         fill(&cluster, 256 * MIB + MIB).await;
         while more(&client, &attr, 0).await.is_ok() {}
-        let ask = async |what: &str| {
+        let ask = async |name: &str| {
             let begun = client.runtime.now();
-            let (grown, made) = (more(&client, &attr, 0).await, create(&client, 1, what).await);
+            let (grown, made) = (more(&client, &attr, 0).await, create(&client, 1, name).await);
             (
                 grown.map_err(|error| error.kind()),
                 made.map(drop).map_err(|error| error.kind()),

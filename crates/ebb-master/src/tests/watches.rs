@@ -24,10 +24,10 @@ struct Change {
 
 fn start_change(client: &Arc<TestClient>, op: Op) -> Change {
     let (own, answered) = (Arc::clone(client), Arc::new(AtomicBool::new(false)));
-    let tell = Arc::clone(&answered);
+    let is_answered = Arc::clone(&answered);
     let task = client.runtime.spawn("a change", async move {
         let reply = own.mutate(op).await;
-        tell.store(true, Ordering::Relaxed);
+        is_answered.store(true, Ordering::Relaxed);
         reply
     });
     Change { task, answered }
@@ -37,8 +37,8 @@ fn start_change(client: &Arc<TestClient>, op: Op) -> Change {
 fn a_name_that_is_kept_as_missing_is_not_made_before_it_is_forgotten() {
     with_cluster(1, 3, |cluster| async move {
         let (keeper, maker) = (cluster.client().await, Arc::new(cluster.watcher().await));
-        let told = keeper.keep(lookup("f")).await;
-        assert!(told.missing && told.leased == [ROOT], "{told:?}");
+        let entry = keeper.keep(lookup("f")).await;
+        assert!(entry.missing && entry.leased == [ROOT], "{entry:?}");
         let change = start_change(&maker, create("f", true));
         let forget = keeper.next_forgetting().await;
         assert_eq!(forget.inode, ROOT);

@@ -88,16 +88,16 @@ fn a_default_acl_is_cut_by_the_mode_asked_for() {
 #[test]
 fn entries_are_asked_in_order() {
     let acl = example();
-    let who = |uid, gid, groups: &[u32]| Credentials { uid, gid, groups: groups.to_vec() };
+    let user = |uid, gid, groups: &[u32]| Credentials { uid, gid, groups: groups.to_vec() };
     // Owner 1, group 100.
     for (credentials, granted) in [
-        (who(1, 5, &[]), 6),
-        (who(1, 300, &[]), 6),
-        (who(1000, 5, &[]), 7),
-        (who(1000, 100, &[]), 7),
-        (who(2, 100, &[]), 4),
-        (who(2, 5, &[300]), 5),
-        (who(2, 5, &[]), 0),
+        (user(1, 5, &[]), 6),
+        (user(1, 300, &[]), 6),
+        (user(1000, 5, &[]), 7),
+        (user(1000, 100, &[]), 7),
+        (user(2, 100, &[]), 4),
+        (user(2, 5, &[300]), 5),
+        (user(2, 5, &[]), 0),
     ] {
         for want in 0..8 {
             assert_eq!(acl.permits(&credentials, 1, 100, want), granted & want == want, "{credentials:?} {want}");
@@ -105,7 +105,7 @@ fn entries_are_asked_in_order() {
     }
     // In both groups: one entry must grant all that is wanted; they do not add up.
     let split = parse(&[(1, 0, NONE), (4, 4, NONE), (8, 2, 300), (16, 7, NONE), (32, 7, NONE)]).unwrap();
-    let both = who(2, 100, &[300]);
+    let both = user(2, 100, &[300]);
     assert!(split.permits(&both, 1, 100, 4) && split.permits(&both, 1, 100, 2));
     assert!(!split.permits(&both, 1, 100, 6) && !split.permits(&both, 1, 100, 1));
 }

@@ -123,13 +123,13 @@ pub(super) fn check_committed(
 /// Records what a holder has synced. Commits may overtake each other, so the length of the highest version counts.
 pub(super) fn merge(file: &mut FileBody, committed: &[pb::CommitMetablock]) {
     for entry in committed {
-        let told = version(entry.version);
+        let reported = version(entry.version);
         file.map.update(MetablockId::new(entry.id), |block: &mut Metablock| {
             // A further commit of the recorded version repeats what is known. It never shortens it.
-            if told > block.version {
-                block.version = told;
+            if reported > block.version {
+                block.version = reported;
                 block.length = entry.length;
-            } else if told == block.version {
+            } else if reported == block.version {
                 block.length = block.length.max(entry.length);
             }
         });
@@ -147,10 +147,10 @@ fn check_trim(
 ) -> Result<()> {
     let (index, edge) = (size / metablock_size, size % metablock_size);
     let block = file.map.at_index(index).filter(|_| edge != 0);
-    let told = op.committed.iter().rfind(|entry| block.is_some_and(|block| entry.id == block.id.raw()));
+    let reported = op.committed.iter().rfind(|entry| block.is_some_and(|block| entry.id == block.id.raw()));
     let Some(trim) = &op.trim else {
         let recorded = block.filter(|_| size < inode.size).map_or(0, |block| block.length);
-        let length = told.map_or(0, |entry| entry.length).max(recorded);
+        let length = reported.map_or(0, |entry| entry.length).max(recorded);
         if length > edge {
             bail!(Invalid, "cutting {id} to {size} bytes cuts a metablock of {length} bytes: name its trim");
         }
@@ -159,7 +159,7 @@ fn check_trim(
     let Some(block) = block.filter(|block| block.id.raw() == trim.metablock) else {
         bail!(Invalid, "the trim of {id} names m{}, which a cut at {size} does not cut", trim.metablock);
     };
-    let last: Version = block.version.max(version(told.and_then(|entry| entry.version)));
+    let last: Version = block.version.max(version(reported.and_then(|entry| entry.version)));
     let at = version(trim.version);
     // The trim is a write of its own: at a version that was sent before, a member would take it for done.
     if trim.length != edge || at.epoch != inode.epoch || at <= last {

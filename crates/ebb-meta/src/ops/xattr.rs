@@ -126,10 +126,10 @@ impl Machine {
             return Ok(());
         }
         let may_keep_sgid = call.credentials.is_root() || call.credentials.in_group(inode.gid);
-        let told = acl.as_ref().map(Acl::to_mode);
+        let from_acl = acl.as_ref().map(Acl::to_mode);
         let kept = acl.filter(|acl| !acl.to_mode().say_all);
         self.edit_xattrs(call, id, |xattrs| xattrs.access = kept);
-        if let Some(ModeBits { bits, .. }) = told {
+        if let Some(ModeBits { bits, .. }) = from_acl {
             let inode = self.edit(id);
             inode.mode = inode.mode & !0o777 | bits;
             if !may_keep_sgid {

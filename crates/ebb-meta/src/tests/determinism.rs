@@ -161,11 +161,11 @@ fn states_that_cannot_be_gone_on_from_are_refused() {
     let file = world.create(directory, "f", &[1, 2]).attr.unwrap().inode;
     let good = records(&world.machine);
     load_closed(good.clone()).unwrap();
-    let refused = |what: &str, change: &dyn Fn(&mut Record)| {
+    let refused = |case: &str, change: &dyn Fn(&mut Record)| {
         let mut records = good.clone();
         records.iter_mut().filter_map(|record| record.record.as_mut()).for_each(change);
-        assert_ne!(records, good, "{what} changes something");
-        assert_eq!(load_closed(records).unwrap_err(), ErrorKind::Corrupt, "{what}");
+        assert_ne!(records, good, "{case} changes something");
+        assert_eq!(load_closed(records).unwrap_err(), ErrorKind::Corrupt, "{case}");
     };
     refused("a metablock size of 0", &|record| {
         if let Record::Dataset(dataset) = record {

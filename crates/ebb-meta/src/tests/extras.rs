@@ -53,8 +53,8 @@ fn extra_copies_are_returned_beside_the_set_and_survive_a_checkpoint() {
     let (inode, block) = settled(&mut world, "f", &[1, 2]);
     change(&mut world, block, &[], &[3, 4]).unwrap();
     assert_eq!(world.effects, [effect(inode, block, &[], &[3, 4])]);
-    let (_, told) = world.machine.find_metablock(MetablockId::new(block)).unwrap();
-    assert_eq!((told.members, told.extra, told.generation), (members(&[1, 2]), members(&[3, 4]), 1));
+    let (_, record) = world.machine.find_metablock(MetablockId::new(block)).unwrap();
+    assert_eq!((record.members, record.extra, record.generation), (members(&[1, 2]), members(&[3, 4]), 1));
     assert!(world.machine.is_placed_on(MetablockId::new(block), member(4).volume_id()));
     assert!(!world.machine.is_placed_on(MetablockId::new(block), member(5).volume_id()));
     assert_eq!(world.machine.on_volume(member(4).volume_id()).count(), 0, "no set has it");

@@ -87,8 +87,8 @@ fn grants_are_given_once_and_need_the_lease() {
     let mut world = World::new();
     let inode = world.create(ROOT, "f", &[1, 2]).attr.unwrap().inode;
     let reply = grant(&mut world, inode, 1, &[0, 3, 1], &[&[9, 8], &[3, 4], &[5, 6]]).unwrap();
-    let told: Vec<_> = reply.metablocks.iter().map(|block| (block.index, block.members[0].volume)).collect();
-    assert_eq!(told, [(0, 1), (3, 3), (1, 5)], "in the order asked for; what is there stays where it is");
+    let granted: Vec<_> = reply.metablocks.iter().map(|block| (block.index, block.members[0].volume)).collect();
+    assert_eq!(granted, [(0, 1), (3, 3), (1, 5)], "in the order asked for; what is there stays where it is");
     let again = grant(&mut world, inode, 1, &[3, 1], &[&[7, 8], &[7, 8]]).unwrap();
     assert_eq!(again.metablocks, reply.metablocks[1..]);
     assert_eq!(world.machine.next_metablock().raw(), 4);
@@ -431,7 +431,7 @@ fn a_file_without_a_name_gets_its_first_one_and_no_second() {
     let orphans = |world: &World| world.machine.orphans().map(InodeId::raw).collect::<Vec<_>>();
     assert_eq!(orphans(&world), [inode]);
     assert_eq!(world.machine.attr(InodeId::ROOT).unwrap(), directory, "the directory does not change");
-    assert_eq!(world.machine.untold().last(), Some((SessionId::new(world.session), InodeId::new(inode))));
+    assert_eq!(world.machine.unacknowledged_opens().last(), Some((SessionId::new(world.session), InodeId::new(inode))));
     assert_eq!(world.run(link(inode, "f")).unwrap().attr.unwrap().nlink, 1);
     assert!(orphans(&world).is_empty());
     world.run(Op::Unlink(meta_op::Unlink { parent: ROOT, name: b"f".into() })).unwrap();

@@ -25,7 +25,7 @@ fn a_history_knows_where_it_has_been_and_nothing_else() {
     begin_run(&mut world, 10, 2);
     begin_run(&mut world, 20, 50);
     assert_eq!(world.machine.position(80), position(77, 2, 20, 80));
-    for (told, expected) in [
+    for (position, expected) in [
         (position(77, 1, 10, 50), Told::Known),
         (position(77, 1, 10, 51), Told::Ahead),
         (position(77, 2, 20, 80), Told::Known),
@@ -35,7 +35,7 @@ fn a_history_knows_where_it_has_been_and_nothing_else() {
         (position(77, 3, 30, 60), Told::Ahead),
         (position(78, 1, 10, 3), Told::Stranger),
     ] {
-        assert_eq!(world.machine.judge_position(80, &told), expected, "{told:?}");
+        assert_eq!(world.machine.judge_position(80, &position), expected, "{position:?}");
     }
     // Runs of long ago are forgotten, and believed.
     for run in 3..=1002 {
@@ -54,8 +54,8 @@ fn a_loss_that_is_accepted_gives_no_number_twice() {
         |name: &str| Op::Create(meta_op::Create { parent: ROOT, name: name.into(), mode: 0o644, ..Default::default() });
     let kept = world.run(create("kept")).unwrap().attr.unwrap();
     let mut lost = world.machine.clone();
-    let told = 1_000_000;
-    let raise = pb::RaiseFloors { lineage: 88, superseded: vec![99], epoch: told };
+    let raised = 1_000_000;
+    let raise = pb::RaiseFloors { lineage: 88, superseded: vec![99], epoch: raised };
     world.apply(Change::RaiseFloors(raise.clone())).reply.unwrap();
     assert_eq!(world.machine.position(3).lineage, 88);
     assert!(world.machine.deletions_held() && world.machine.has_accepted_loss());
@@ -69,7 +69,7 @@ fn a_loss_that_is_accepted_gives_no_number_twice() {
     let lost_metablock = lost.next_metablock();
     assert!(world.machine.next_metablock() > lost_metablock && world.machine.is_foreign(lost_metablock));
     let made = world.run(create("made")).unwrap().attr.unwrap();
-    assert!(made.inode > kept.inode + 1 && made.epoch > told, "{made:?}");
+    assert!(made.inode > kept.inode + 1 && made.epoch > raised, "{made:?}");
     let node = pb::RegisterNodeCommand { host: "h".into(), volumes: vec![pb::Volume::default()], ..Default::default() };
     let register = |machine: &mut Machine, node| {
         let command = pb::Command { now_ns: 1, command: Some(Change::RegisterNode(node)), ..Default::default() };

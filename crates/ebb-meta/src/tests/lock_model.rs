@@ -132,14 +132,14 @@ struct Step {
     kind: u32,
     ends: (u64, u64),
     wait: bool,
-    what: u8,
+    choice: u8,
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let ends = (0..BYTES, 0..BYTES).prop_map(|(a, b)| (a.min(b), a.max(b)));
-    let who = (0..2usize, 1..3u64, proptest::bool::weighted(0.25), 0..2usize);
-    (who, prop_oneof![1 => Just(0u32), 2 => Just(1u32), 2 => Just(2u32)], ends, any::<bool>(), 0..40u8).prop_map(
-        |((session, owner, flock, file), kind, ends, wait, what)| Step {
+    let owner_choice = (0..2usize, 1..3u64, proptest::bool::weighted(0.25), 0..2usize);
+    (owner_choice, prop_oneof![1 => Just(0u32), 2 => Just(1u32), 2 => Just(2u32)], ends, any::<bool>(), 0..40u8)
+        .prop_map(|((session, owner, flock, file), kind, ends, wait, choice)| Step {
             session,
             owner,
             flock,
@@ -147,9 +147,8 @@ fn step() -> impl Strategy<Value = Step> {
             kind,
             ends,
             wait,
-            what,
-        },
-    )
+            choice,
+        })
 }
 
 struct Both {
@@ -173,13 +172,13 @@ impl Both {
         let wish =
             Wish { owner: (session, step.owner, step.flock), kind: step.kind, start: step.ends.0, end: step.ends.1 };
         self.world.session = session;
-        if step.what == 0 {
+        if step.choice == 0 {
             return self.close(step.session);
         }
         let message =
             if step.flock { flock(step.kind, step.owner) } else { range(step.kind, step.owner, wish.start, wish.end) };
         let waits = self.model.queue.iter().any(|(_, waiting)| waiting.owner == wish.owner);
-        if waits || step.what < 4 {
+        if waits || step.choice < 4 {
             // A program of one thread that waits does nothing else but give up waiting.
             return self.cancel(step.file, wish, message);
         }
@@ -215,7 +214,7 @@ impl Both {
 
     /// Effects and tables must say what the model says. Grants in different files have no order between them.
     fn compare(&self, granted: Vec<(usize, Owner)>) {
-        let told = |effect: &Effect| match effect {
+        let grant_in = |effect: &Effect| match effect {
             Effect::LockGranted { session, inode, owner, flock, deadlock } => {
                 assert!(!deadlock, "programs of one thread close circles only by asking");
                 Some((*inode, (session.raw(), *owner, *flock)))
@@ -230,7 +229,7 @@ impl Both {
             files
         };
         let expected = granted.into_iter().map(|(file, owner)| (InodeId::new(self.files[file]), owner)).collect();
-        assert_eq!(by_file(self.world.effects.iter().filter_map(told).collect()), by_file(expected));
+        assert_eq!(by_file(self.world.effects.iter().filter_map(grant_in).collect()), by_file(expected));
         for (file, inode) in self.files.iter().enumerate() {
             let table = self.world.machine.locks.table(InodeId::new(*inode)).cloned().unwrap_or_default();
             let owner_of = |lock: &crate::locks::Lock| (lock.owner.session.raw(), lock.owner.owner, lock.owner.flock);

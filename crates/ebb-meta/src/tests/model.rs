@@ -397,9 +397,9 @@ impl Both {
             let node = &self.model.nodes[number];
             let expected = node.entries.iter().map(|(name, node)| (name.as_bytes(), self.inodes[*node])).collect();
             assert_eq!(entries, expected, "entries of {inode}");
-            let told = (attr.kind, attr.mode, attr.uid, attr.gid, attr.nlink, attr.mtime_ns, attr.ctime_ns);
+            let seen = (attr.kind, attr.mode, attr.uid, attr.gid, attr.nlink, attr.mtime_ns, attr.ctime_ns);
             let nlink = self.model.nlink(number);
-            assert_eq!(told, (node.kind, node.mode, node.uid, node.gid, nlink, node.mtime, node.ctime), "{inode}");
+            assert_eq!(seen, (node.kind, node.mode, node.uid, node.gid, nlink, node.mtime, node.ctime), "{inode}");
         }
     }
 }

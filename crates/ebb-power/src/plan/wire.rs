@@ -125,10 +125,10 @@ impl<'a> Input<'a> {
     }
 
     /// Reads the count of a list with entries of `each` bytes. It must not exceed `most`, nor the bytes that are there.
-    fn count(&mut self, most: usize, each: usize, what: &str) -> Result<usize> {
+    fn count(&mut self, most: usize, each: usize, kind: &str) -> Result<usize> {
         let count = self.short()? as usize;
         if count > most || count * each > self.0.len() {
-            bail!(Protocol, "a power plan with {count} {what} in {} bytes; at most {most}", self.0.len());
+            bail!(Protocol, "a power plan with {count} {kind} in {} bytes; at most {most}", self.0.len());
         }
         Ok(count)
     }

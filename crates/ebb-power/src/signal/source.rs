@@ -180,7 +180,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const TRUST: Trust = Trust { fallback_watts: 60.0, silence: Duration::from_secs(30), most_watts: 300.0 };
 
-    fn said(watts: f64) -> Reading {
+    fn reading(watts: f64) -> Reading {
         Reading { supply: Supply::Watts(watts), stamp_ms: None }
     }
 
@@ -194,10 +194,10 @@ mod tests {
     fn silence_falls_back_and_speech_comes_back() {
         let mut source = Source::new(TRUST, 225.0).unwrap();
         assert_eq!(source.sample(SECOND).origin, Origin::Fallback(Doubt::Unheard));
-        assert_eq!(source.on_reading(SECOND, said(200.0)), None);
+        assert_eq!(source.on_reading(SECOND, reading(200.0)), None);
         assert_eq!((watts(&source, 30), watts(&source, 31)), ((200.0, false), (60.0, true)));
         assert_eq!(source.silent_at(), Some(SECOND * 31));
-        source.on_reading(SECOND * 50, said(100.0));
+        source.on_reading(SECOND * 50, reading(100.0));
         assert_eq!(watts(&source, 51), (100.0, false));
     }
 
@@ -205,9 +205,9 @@ mod tests {
     fn lies_fall_back_at_once() {
         let mut source = Source::new(TRUST, 225.0).unwrap();
         for (lie, doubt) in [(f64::NAN, Doubt::NoSupply), (-1.0, Doubt::NoSupply), (301.0, Doubt::TooMuch(301.0))] {
-            source.on_reading(SECOND, said(200.0));
+            source.on_reading(SECOND, reading(200.0));
             assert_eq!(
-                source.on_reading(SECOND * 2, said(lie)).map(|doubt| doubt.to_string()),
+                source.on_reading(SECOND * 2, reading(lie)).map(|doubt| doubt.to_string()),
                 Some(doubt.to_string())
             );
             assert_eq!(watts(&source, 2), (60.0, true));
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn a_stuck_source_is_a_silent_one_and_a_clock_that_goes_back_is_a_lie() {
         let mut source = Source::new(TRUST, 225.0).unwrap();
-        let stamped = |stamp_ms| Reading { stamp_ms: Some(stamp_ms), ..said(200.0) };
+        let stamped = |stamp_ms| Reading { stamp_ms: Some(stamp_ms), ..reading(200.0) };
         source.on_reading(SECOND, stamped(5));
         (2..40).for_each(|at| assert_eq!(source.on_reading(SECOND * at, stamped(5)), None));
         assert_eq!(source.sample(SECOND * 40).origin, Origin::Fallback(Doubt::Silent(SECOND * 39)));
@@ -232,7 +232,7 @@ mod tests {
     fn the_operator_comes_first() {
         let mut source = Source::new(TRUST, 225.0).unwrap();
         source.force(Some(Supply::Fraction(0.5))).unwrap();
-        source.on_reading(SECOND, said(200.0));
+        source.on_reading(SECOND, reading(200.0));
         assert_eq!(source.sample(SECOND), Sample { supply: Supply::Fraction(0.5), origin: Origin::Override });
         source.force(None).unwrap();
         assert_eq!(watts(&source, 1), (200.0, false));

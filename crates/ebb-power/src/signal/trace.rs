@@ -266,16 +266,16 @@ impl At<'_> {
         Ok(Point { at_s, value, price })
     }
 
-    fn number(self, text: &str, what: &str) -> Result<f64> {
+    fn number(self, text: &str, name: &str) -> Result<f64> {
         if text.is_empty() {
-            bail!(Invalid, "{self}: a gap: no {what}");
+            bail!(Invalid, "{self}: a gap: no {name}");
         }
-        let value: f64 = text.parse().map_err(|_| err!(Invalid, "{self}: {what} {text:?} is no number"))?;
+        let value: f64 = text.parse().map_err(|_| err!(Invalid, "{self}: {name} {text:?} is no number"))?;
         if !value.is_finite() || value < 0.0 {
-            bail!(Invalid, "{self}: {what} of {text}: it must be 0 or more");
+            bail!(Invalid, "{self}: {name} of {text}: it must be 0 or more");
         }
         if value > NUMBER_MAX {
-            bail!(Invalid, "{self}: {what} of {text}: at most {NUMBER_MAX}");
+            bail!(Invalid, "{self}: {name} of {text}: at most {NUMBER_MAX}");
         }
         Ok(value)
     }

@@ -142,13 +142,13 @@ fn writes_of_many_that_overlap_stay_whole() {
         let (sharers, _) = cluster.sharers(4).await;
         take_turns(&sharers).await;
         let mut tasks = Vec::new();
-        for (who, (client, handle)) in sharers.iter().cloned().enumerate() {
-            let runtime = cluster.world.process(&format!("c{who}")).runtime();
+        for (sharer, (client, handle)) in sharers.iter().cloned().enumerate() {
+            let runtime = cluster.world.process(&format!("c{sharer}")).runtime();
             tasks.push(runtime.spawn("write and read", async move {
                 for turn in 0..12u8 {
                     // Over the edge of two metablocks.
                     let at = 64 * MIB - MIB / 2;
-                    client.write(handle, at, filled(who as u8 * 20 + turn, MIB)).await.unwrap();
+                    client.write(handle, at, filled(sharer as u8 * 20 + turn, MIB)).await.unwrap();
                     let read = client.read(handle, at, MIB as u32).await.unwrap();
                     assert!(read.iter().all(|byte| *byte == read[0]), "parts of two writes");
                 }

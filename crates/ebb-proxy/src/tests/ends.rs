@@ -89,8 +89,8 @@ fn a_client_that_does_not_come_is_not_waited_for_long() {
         assert!((Duration::from_secs(2)..Duration::from_secs(6)).contains(&took), "{took:?}");
         assert_eq!(read_number(&sharers[1], 0).await, 7, "it was synced all the same");
         cluster.let_in("c0");
-        let told = sharers[0].0.fsync(sharers[0].1).await.unwrap_err();
-        assert_eq!(told.kind(), ErrorKind::Io, "it cannot know");
+        let error = sharers[0].0.fsync(sharers[0].1).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "it cannot know");
     });
 }
 

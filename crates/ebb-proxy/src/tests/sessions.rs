@@ -168,8 +168,8 @@ fn a_session_that_ended_while_the_proxy_was_cut_off_writes_nothing_more() {
             let refused = late.call_sized(&second, vec![number(6)], 0, Duration::from_secs(4)).await;
             assert_eq!(refused.unwrap_err().kind(), ErrorKind::Timeout, "it waits for the master's word");
             cluster.world.mend("proxy", "master");
-            let told = send(&cluster, &other.0, &second, &number(6)).await.unwrap_err();
-            assert_eq!(told.kind(), ErrorKind::SessionExpired, "{told}");
+            let error = send(&cluster, &other.0, &second, &number(6)).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::SessionExpired, "{error}");
             assert_eq!(read_number(other, 8).await, 5);
         });
     }

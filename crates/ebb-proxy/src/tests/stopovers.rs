@@ -76,10 +76,10 @@ fn a_replica_stops_over_whoever_has_it_and_is_read_at_its_version_until_it_is_ta
         assert_eq!(asker.fetch(from(0)).await.unwrap(), LEN as u64, "it is here, wherever it came from");
         let (mut at, mut sums) = (0, 0);
         while at < LEN {
-            let (told, bytes) = asker.read(&record, at as u64, 512 << 10).await.unwrap();
+            let (answer, bytes) = asker.read(&record, at as u64, 512 << 10).await.unwrap();
             assert!(bytes == content().slice(at..LEN.min(at + (512 << 10))), "at {at}");
-            assert_eq!((told.version, told.length), (record.version, LEN as u64));
-            (at, sums) = (at + bytes.len(), sums + told.checksums.len() as u64);
+            assert_eq!((answer.version, answer.length), (record.version, LEN as u64));
+            (at, sums) = (at + bytes.len(), sums + answer.checksums.len() as u64);
         }
         assert_eq!(sums, (LEN as u64).div_ceil(CHUNK_SIZE));
         let other =
@@ -113,8 +113,8 @@ fn replicas_that_do_not_fit_are_refused_and_unclaimed_ones_are_forgotten() {
             taken: false,
         };
         assert_eq!(asker.fetch(fetch(1, 1 << 30, 60_000)).await.unwrap_err().kind(), ErrorKind::Invalid, "never");
-        let nobody = pb::FetchReplica { source: None, ..fetch(1, 10, 60_000) };
-        assert_eq!(asker.fetch(nobody).await.unwrap_err().kind(), ErrorKind::Invalid);
+        let sourceless = pb::FetchReplica { source: None, ..fetch(1, 10, 60_000) };
+        assert_eq!(asker.fetch(sourceless).await.unwrap_err().kind(), ErrorKind::Invalid);
         cluster.freeze_node(record.members[0].node as usize - 1);
         assert_eq!(asker.fetch(fetch(record.id, LARGE, 8_000)).await.unwrap_err().kind(), ErrorKind::Timeout);
         let full = asker.fetch(fetch(record.id + 1, LARGE, 8_000)).await.unwrap_err();

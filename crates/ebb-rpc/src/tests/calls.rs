@@ -42,8 +42,8 @@ async fn failures_reach_the_caller(runtime: Runtime) {
     assert_eq!(huge.kind(), ErrorKind::Invalid);
     let huge_answer = pb::ReadReplica { length: 17 << 20, ..Default::default() };
     assert_eq!(channel.call_with(&huge_answer, vec![], LONG).await.unwrap_err().kind(), ErrorKind::Internal);
-    let nobody = connector(&runtime, "h2").channel("127.0.0.1:1");
-    assert_eq!(small_call(&nobody, LONG).await.unwrap_err().kind(), ErrorKind::Unreachable);
+    let unreachable = connector(&runtime, "h2").channel("127.0.0.1:1");
+    assert_eq!(small_call(&unreachable, LONG).await.unwrap_err().kind(), ErrorKind::Unreachable);
 }
 
 both!(failures_reach_the_caller);

@@ -94,7 +94,7 @@ async fn a_request_that_was_cut_off_by_the_stop_is_refused(runtime: Runtime) {
     runtime.sleep(Duration::from_millis(100)).await;
     let took = site.end(&runtime).await;
     assert!((900..3000).contains(&took.as_millis()), "it waits for a second: {took:?}");
-    let mut told = Vec::new();
+    let mut goodbyes = Vec::new();
     loop {
         let mut header = [0; ebb_wire::HEADER_LEN];
         if stream.read.read_exact(&mut header).await.is_err() {
@@ -104,9 +104,9 @@ async fn a_request_that_was_cut_off_by_the_stop_is_refused(runtime: Runtime) {
         let mut message = vec![0; header.message_len as usize];
         stream.read.read_exact(&mut message).await.unwrap();
         let failure = pb::Failure::decode(&*message).unwrap();
-        told.push((header.request == GOODBYE, ErrorKind::from_raw(failure.kind)));
+        goodbyes.push((header.request == GOODBYE, ErrorKind::from_raw(failure.kind)));
     }
-    assert_eq!(told, [(false, ErrorKind::ShuttingDown), (true, ErrorKind::ShuttingDown)]);
+    assert_eq!(goodbyes, [(false, ErrorKind::ShuttingDown), (true, ErrorKind::ShuttingDown)]);
     assert_eq!(echo.answered.load(Ordering::SeqCst), 0);
 }
 

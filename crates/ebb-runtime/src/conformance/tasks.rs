@@ -88,16 +88,16 @@ async fn a_dropped_handle_leaves_the_task_alone(setup: Setup) {
 
 async fn begun_work_starts_at_once_and_goes_on_as_a_task(setup: Setup) {
     let begun = Arc::new(AtomicBool::new(false));
-    let (tell, hear) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     let (own, runtime) = (Arc::clone(&begun), setup.server.clone());
     setup.server.run_or_spawn("begun", async move {
         own.store(true, Ordering::Relaxed);
         runtime.sleep(Duration::from_millis(3)).await;
         runtime.sleep(Duration::from_millis(3)).await;
-        tell.send(()).unwrap();
+        sender.send(()).unwrap();
     });
     assert!(begun.load(Ordering::Relaxed));
-    hear.await.unwrap();
+    receiver.await.unwrap();
 }
 
 async fn computations_give_their_results(setup: Setup) {

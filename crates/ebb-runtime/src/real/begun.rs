@@ -101,7 +101,7 @@ mod tests {
     #[tokio::test]
     async fn waiting_work_goes_on_when_it_is_woken_and_not_before() {
         let (polls, come) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
-        let (tell, hear) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let (own, wait) = (Arc::clone(&polls), Arc::clone(&come));
         let work = async move {
             let mut waiting = std::pin::pin!(wait.notified());
@@ -110,7 +110,7 @@ mod tests {
                 waiting.as_mut().poll(context)
             })
             .await;
-            tell.send(()).unwrap();
+            sender.send(()).unwrap();
         };
         run_or_spawn(Handle::current(), Box::pin(work));
         for _ in 0..10 {
@@ -118,23 +118,23 @@ mod tests {
         }
         assert_eq!(polls.load(Ordering::Relaxed), 1, "it is no task yet");
         come.notify_one();
-        hear.await.unwrap();
+        receiver.await.unwrap();
         assert_eq!(polls.load(Ordering::Relaxed), 2);
     }
 
     #[tokio::test]
     async fn a_wake_during_the_first_poll_is_not_lost() {
-        let (tell, hear) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         run_or_spawn(
             Handle::current(),
             Box::pin(async move {
                 // Wakes itself, then waits.
                 tokio::task::yield_now().await;
-                tell.send(()).unwrap();
+                sender.send(()).unwrap();
             }),
         );
-        hear.await.unwrap();
-        let (tell, hear) = oneshot::channel();
+        receiver.await.unwrap();
+        let (sender, receiver) = oneshot::channel();
         let mut polled = false;
         run_or_spawn(
             Handle::current(),
@@ -147,20 +147,20 @@ mod tests {
                     Poll::Pending
                 })
                 .await;
-                tell.send(()).unwrap();
+                sender.send(()).unwrap();
             }),
         );
-        hear.await.unwrap();
+        receiver.await.unwrap();
     }
 
     #[tokio::test]
     async fn a_panic_ends_the_work_alone() {
         let runtime = crate::Runtime::real();
-        let (tell, hear) = oneshot::channel::<()>();
+        let (sender, receiver) = oneshot::channel::<()>();
         runtime.run_or_spawn("panic", async move {
-            let _tell = tell;
+            let _tell = sender;
             panic!("a bug");
         });
-        assert!(hear.await.is_err(), "its values are dropped");
+        assert!(receiver.await.is_err(), "its values are dropped");
     }
 }

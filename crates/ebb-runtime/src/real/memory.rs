@@ -13,16 +13,16 @@ const STEP_BYTES: i32 = 8 << 20;
 /// for a sequential write. (`mallopt(3)`; where the C library is not glibc nothing happens.)
 pub fn keep_freed_memory() {
     #[cfg(target_env = "gnu")]
-    for (what, bytes) in [
+    for (setting, bytes) in [
         (libc::M_TRIM_THRESHOLD, KEPT_BYTES),
         // No larger than glibc allows (DEFAULT_MMAP_THRESHOLD_MAX): larger pieces have pages of their own.
         (libc::M_MMAP_THRESHOLD, 32 << 20),
         (libc::M_TOP_PAD, STEP_BYTES),
     ] {
         // SAFETY: it sets a number that the allocator looks at under its own lock.
-        let taken = unsafe { libc::mallopt(what, bytes) };
+        let taken = unsafe { libc::mallopt(setting, bytes) };
         if taken == 0 {
-            tracing::debug!(what, bytes, "the allocator does not take a setting");
+            tracing::debug!(setting, bytes, "the allocator does not take a setting");
         }
     }
 }
@@ -39,7 +39,7 @@ const QUIET_BYTES: u64 = 1 << 20;
 /// MB.
 ///
 /// Call it within a tokio runtime. Where the C library is not glibc nothing happens.
-pub fn give_back_what_is_unused() {
+pub fn give_back_unused() {
     #[cfg(target_env = "gnu")]
     tokio::spawn(async {
         let mut before = Use::default();
@@ -73,14 +73,14 @@ impl Use {
     #[cfg(target_env = "gnu")]
     fn of_this_process() -> Self {
         // SAFETY: it reads counters under the allocator's own locks.
-        let told = unsafe { libc::mallinfo2() };
+        let info = unsafe { libc::mallinfo2() };
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
         let pages: Vec<u64> = statm.split(' ').map_while(|number| number.parse().ok()).collect();
         let resident = match pages[..] {
             [_, all, files, ..] => all.saturating_sub(files) * page_bytes(),
             _ => 0,
         };
-        Self { resident, in_use: (told.uordblks + told.hblkhd) as u64 }
+        Self { resident, in_use: (info.uordblks + info.hblkhd) as u64 }
     }
 
     /// Whether much is unused, and was for a while: memory that is about to be used again would only come back page by
@@ -104,17 +104,17 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn told(resident: u64, in_use: u64) -> Use {
+    fn use_of(resident: u64, in_use: u64) -> Use {
         Use { resident: resident * MIB, in_use: in_use * MIB }
     }
 
     #[test]
     fn memory_unused_twice_goes_back_and_a_little_stays() {
-        assert!(told(200, 2).is_worth_a_trim(told(200, 2)));
-        assert!(!told(200, 2).is_worth_a_trim(told(200, 190)), "it was in use a moment ago");
-        assert!(!told(200, 2).is_worth_a_trim(told(200, 4)), "it is at work");
-        assert!(!told(18, 2).is_worth_a_trim(told(18, 2)));
-        assert!(!told(240, 200).is_worth_a_trim(told(240, 200)), "an eighth more is ordinary");
+        assert!(use_of(200, 2).is_worth_a_trim(use_of(200, 2)));
+        assert!(!use_of(200, 2).is_worth_a_trim(use_of(200, 190)), "it was in use a moment ago");
+        assert!(!use_of(200, 2).is_worth_a_trim(use_of(200, 4)), "it is at work");
+        assert!(!use_of(18, 2).is_worth_a_trim(use_of(18, 2)));
+        assert!(!use_of(240, 200).is_worth_a_trim(use_of(240, 200)), "an eighth more is ordinary");
     }
 
     #[cfg(target_env = "gnu")]

@@ -217,8 +217,8 @@ impl TcpWrite {
         if data.is_empty() {
             return Err(too_short(file, end));
         }
-        let what = format_args!("sending {}", file.path().display()).to_string();
-        self.0.write_all(&data).await.map_err(|error| Error::from_io(&error, what))?;
+        let context = format_args!("sending {}", file.path().display()).to_string();
+        self.0.write_all(&data).await.map_err(|error| Error::from_io(&error, context))?;
         Ok(data.len() as u64)
     }
 }

@@ -320,8 +320,8 @@ impl VirtualDisk {
         Ok(flipped)
     }
 
-    fn fault(&self, kind: &'static str, what: String) {
-        self.trace.fault(self.executor.now_ns(), kind, format!("{} {what}", self.name));
+    fn fault(&self, kind: &'static str, detail: String) {
+        self.trace.fault(self.executor.now_ns(), kind, format!("{} {detail}", self.name));
     }
 
     /// A write that the disk puts elsewhere in its file, if one was ordered.
@@ -405,7 +405,7 @@ fn gone() -> ebb_types::Error {
 }
 
 impl State {
-    fn dice_says(&mut self, probability: f64) -> bool {
+    fn is_drawn(&mut self, probability: f64) -> bool {
         // No draw where there is nothing to decide: so faults that are switched on later do not shift earlier draws.
         probability > 0.0 && self.dice.chance(probability)
     }

@@ -51,14 +51,14 @@ impl Locals {
         let names = self.0.lock();
         let target = names.get(&(host, path.to_owned())).map(|name| (name.process.clone(), name.sender.clone()));
         drop(names);
-        let Some((listening, sender)) = target else { return Err(nobody(path)) };
+        let Some((listening, sender)) = target else { return Err(unreachable(path)) };
         let (ours, theirs) = pair(process, listening);
-        sender.try_send(theirs).map_err(|_| nobody(path))?;
+        sender.try_send(theirs).map_err(|_| unreachable(path))?;
         Ok(ours)
     }
 }
 
-fn nobody(path: &Path) -> ebb_types::Error {
+fn unreachable(path: &Path) -> ebb_types::Error {
     err!(Unreachable, "cannot connect to {}: no process listens there", path.display())
 }
 

@@ -112,7 +112,7 @@ fn a_reader_without_revocation_has_read_one_version_whole() {
                 }
                 ended.store(true, Ordering::SeqCst);
             });
-            let (mut whole, mut told_late) = (0, 0);
+            let (mut whole, mut revoked_late) = (0, 0);
             while !done.load(Ordering::SeqCst) {
                 let revocation = Arc::new(Revocation::default());
                 let reader: Arc<dyn Reader> = revocation.clone();
@@ -121,7 +121,7 @@ fn a_reader_without_revocation_has_read_one_version_whole() {
                     Ok(shared) => {
                         let found = read(&shared).await;
                         match revocation.has_come() {
-                            true => told_late += 1,
+                            true => revoked_late += 1,
                             false => whole += usize::from(found.expect("one version, whole").len() >= 100_000),
                         }
                     }
@@ -129,7 +129,7 @@ fn a_reader_without_revocation_has_read_one_version_whole() {
                 rig.runtime.sleep(Duration::from_micros(200)).await;
             }
             writing.join().await.unwrap();
-            assert!(whole > 0 && told_late > 0, "{whole} {told_late}");
+            assert!(whole > 0 && revoked_late > 0, "{whole} {revoked_late}");
         });
     }
 }

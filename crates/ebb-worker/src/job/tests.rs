@@ -189,8 +189,9 @@ fn without_workers_or_files_it_says_so() {
     virt(4, async |runtime| {
         let mut cluster = Cluster::start(&runtime, tree(5)).await;
         let (options, connector) = (JobOptions::default(), &cluster.connector);
-        let nobody = count_words_in(&runtime, &cluster.tree, connector, b"/", &[], &options, &mut |_| {}).await;
-        assert_eq!(nobody.unwrap_err().kind(), ErrorKind::Unavailable);
+        let without_workers =
+            count_words_in(&runtime, &cluster.tree, connector, b"/", &[], &options, &mut |_| {}).await;
+        assert_eq!(without_workers.unwrap_err().kind(), ErrorKind::Unavailable);
         let path = b"/12345";
         let (tree, workers) = (&cluster.tree, &cluster.workers);
         let nothing = count_words_in(&runtime, tree, connector, path, workers, &options, &mut |_| {}).await;

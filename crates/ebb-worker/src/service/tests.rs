@@ -83,13 +83,13 @@ fn traffic_is_shared_out_once() {
         talk().await;
         let second = meter.start_task();
         talk().await;
-        let told = first.read();
+        let counted = first.read();
         drop(first);
         talk().await;
-        let told = told + second.read();
+        let counted = counted + second.read();
         drop(second);
         let busy = counters.read().network_bytes();
-        assert_eq!(told, busy - idle, "traffic before the first task is charged to none");
+        assert_eq!(counted, busy - idle, "traffic before the first task is charged to none");
         talk().await;
         let third = meter.start_task();
         assert_eq!(third.read(), 0, "traffic between tasks is charged to none");

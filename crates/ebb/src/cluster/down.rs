@@ -52,12 +52,12 @@ pub fn stop_processes(cluster: &ClusterDir, output: &Output) -> Result<usize> {
 /// Waits until the process has ended; why it must be killed, if it does not end. One on a slow disk that still writes gets more
 /// time than one that hangs.
 fn wait(process: &ProcessFile, output: &Output) -> Option<String> {
-    let (begun, mut progress, mut said) = (Instant::now(), Progress::default(), Duration::ZERO);
+    let (begun, mut progress, mut printed) = (Instant::now(), Progress::default(), Duration::ZERO);
     while !process.wait_ended(LOOK) {
         let passed = begun.elapsed();
         match progress.decide_next(writes(process), passed) {
-            Next::Wait if passed >= said + SAID_EVERY => {
-                said = passed;
+            Next::Wait if passed >= printed + SAID_EVERY => {
+                printed = passed;
                 let (name, pid, seconds) = (&process.name, process.pid, passed.as_secs());
                 output.say(&format!("{name} (pid {pid}) still writes after {seconds} s: it is waited for"));
             }

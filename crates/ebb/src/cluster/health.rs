@@ -97,14 +97,14 @@ mod tests {
     fn a_poisoned_volume_is_reported_with_its_reason_and_the_way_on() {
         let mut poisoned = node(pb::VolumeState::VolumePoisoned);
         poisoned.volumes[0].trouble = "sync of a replica: Input/output error".into();
-        let told = of_node(&poisoned);
-        assert_eq!(told.len(), 1);
+        let shown = of_node(&poisoned);
+        assert_eq!(shown.len(), 1);
         for part in [
             "v5 of n3 (h3, /d/v0) is poisoned: sync of a replica: Input/output error",
             "process 77",
             "`ebb node drain n3`",
         ] {
-            assert!(told[0].contains(part), "{}", told[0]);
+            assert!(shown[0].contains(part), "{}", shown[0]);
         }
         assert_eq!(of_node(&node(pb::VolumeState::VolumeLive)), Vec::<String>::new());
     }
@@ -123,8 +123,8 @@ mod tests {
             (pb::GrayCause::GrayBoth, "its disk is slow, and 1 client finds its answers late: 210.4 ms"),
         ] {
             slow.gray = Some(pb::Gray { cause: cause.into(), ..gray });
-            let told = &notices(std::slice::from_ref(&slow), 45_000)[0];
-            assert!(told.starts_with("n3 (h3) is gray for 35 s: ") && told.contains(sentence), "{told}");
+            let shown = &notices(std::slice::from_ref(&slow), 45_000)[0];
+            assert!(shown.starts_with("n3 (h3) is gray for 35 s: ") && shown.contains(sentence), "{shown}");
             assert!(of_node(&slow).is_empty(), "work goes on");
         }
     }

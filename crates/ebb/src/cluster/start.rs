@@ -55,17 +55,17 @@ impl Started {
             }
             if let Some(status) = self.child.try_wait().map_err(|error| Error::from_io(&error, &self.name))? {
                 let kind = program::kind_of_exit(status.code());
-                return Err(Error::new(kind, format!("{} ended before it served:\n{}", self.name, self.said())));
+                return Err(Error::new(kind, format!("{} ended before it served:\n{}", self.name, self.log_end())));
             }
             if start.elapsed() > span {
-                bail!(Timeout, "{} does not serve after {} s:\n{}", self.name, span.as_secs(), self.said());
+                bail!(Timeout, "{} does not serve after {} s:\n{}", self.name, span.as_secs(), self.log_end());
             }
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
     /// The last lines that it printed, indented, for an error message.
-    fn said(&self) -> String {
+    fn log_end(&self) -> String {
         let bytes = fs::read(&self.log).unwrap_or_default();
         let own = usize::try_from(self.log_from).ok().and_then(|from| bytes.get(from..)).unwrap_or_default();
         let text = String::from_utf8_lossy(own);

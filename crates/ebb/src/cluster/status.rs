@@ -125,13 +125,13 @@ pub fn now_ms() -> u64 {
 }
 
 /// A node that was missed, and the times since when its copies are restored; spans are since it was heard last.
-fn failure_json(told: &pb::NodeFailure) -> serde_json::Value {
-    let after = |at_ms: u64| (at_ms > 0).then(|| span_s(told.failed_ms, at_ms));
+fn failure_json(failure: &pb::NodeFailure) -> serde_json::Value {
+    let after = |at_ms: u64| (at_ms > 0).then(|| span_s(failure.failed_ms, at_ms));
     json!({
-        "node": NodeId::new(told.node).to_string(), "failed_ms": told.failed_ms, "back_after_s": after(told.back_ms),
-        "unreachable": told.unreachable, "reachable_after_s": after(told.reachable_ms),
-        "under_replicated": told.short, "replicated_after_s": after(told.whole_ms),
-        "misplaced": told.misplaced, "placed_after_s": after(told.placed_ms),
+        "node": NodeId::new(failure.node).to_string(), "failed_ms": failure.failed_ms, "back_after_s": after(failure.back_ms),
+        "unreachable": failure.unreachable, "reachable_after_s": after(failure.reachable_ms),
+        "under_replicated": failure.short, "replicated_after_s": after(failure.whole_ms),
+        "misplaced": failure.misplaced, "placed_after_s": after(failure.placed_ms),
     })
 }
 
@@ -155,31 +155,32 @@ fn span_s(from_ms: u64, to_ms: u64) -> f64 {
 }
 
 /// A missed node in a line for people: availability, durability, layout.
-fn failure_line(told: &pb::NodeFailure, now_ms: u64) -> String {
+fn failure_line(failure: &pb::NodeFailure, now_ms: u64) -> String {
     let stage = |at_ms: u64, restored: &str, left: String| match at_ms {
         0 => left,
-        at_ms => format!("{restored} after {:.1} s", span_s(told.failed_ms, at_ms)),
+        at_ms => format!("{restored} after {:.1} s", span_s(failure.failed_ms, at_ms)),
     };
-    let back = stage(told.back_ms, ", back", String::new());
-    let reachable = stage(told.reachable_ms, "all reachable", format!("{} metablocks out of reach", told.unreachable));
-    let whole = stage(told.whole_ms, "all copies there", format!("{} metablocks lack copies", told.short));
-    let placed = stage(told.placed_ms, "all in their places", format!("{} lie off their layout", told.misplaced));
-    let ago = span_s(told.failed_ms, now_ms);
-    format!("{} failed {ago:.0} s ago{back}: {reachable}; {whole}; {placed}", NodeId::new(told.node))
+    let back = stage(failure.back_ms, ", back", String::new());
+    let reachable =
+        stage(failure.reachable_ms, "all reachable", format!("{} metablocks out of reach", failure.unreachable));
+    let whole = stage(failure.whole_ms, "all copies there", format!("{} metablocks lack copies", failure.short));
+    let placed = stage(failure.placed_ms, "all in their places", format!("{} lie off their layout", failure.misplaced));
+    let ago = span_s(failure.failed_ms, now_ms);
+    format!("{} failed {ago:.0} s ago{back}: {reachable}; {whole}; {placed}", NodeId::new(failure.node))
 }
 
 /// Why sets are short.
-pub fn shortages_json(told: &[pb::Shortage]) -> serde_json::Value {
-    json!(told.iter().map(|short| json!({ "metablocks": short.metablocks, "why": short.why })).collect::<Vec<_>>())
+pub fn shortages_json(shortages: &[pb::Shortage]) -> serde_json::Value {
+    json!(shortages.iter().map(|short| json!({ "metablocks": short.metablocks, "why": short.why })).collect::<Vec<_>>())
 }
 
 /// Why sets are short, in lines for people.
-pub fn shortage_lines(told: &[pb::Shortage]) -> Vec<String> {
-    told.iter().map(|short| format!("  {} metablocks lack copies: {}", short.metablocks, short.why)).collect()
+pub fn shortage_lines(shortages: &[pb::Shortage]) -> Vec<String> {
+    shortages.iter().map(|short| format!("  {} metablocks lack copies: {}", short.metablocks, short.why)).collect()
 }
 
 /// Writes that were logged for nodes that sleep.
-fn handoff_json(told: &pb::HandoffStatus) -> serde_json::Value {
+fn handoff_json(handoff: &pb::HandoffStatus) -> serde_json::Value {
     let debt = |debt: &pb::NodeDebt| {
         json!({
             "node": NodeId::new(debt.node).to_string(), "owed_bytes": debt.owed_bytes,
@@ -187,23 +188,23 @@ fn handoff_json(told: &pb::HandoffStatus) -> serde_json::Value {
         })
     };
     json!({
-        "held_bytes": told.held_bytes, "held_bytes_max": told.held_bytes_max, "refused": told.refused,
-        "debts": told.debts.iter().map(debt).collect::<Vec<_>>(),
+        "held_bytes": handoff.held_bytes, "held_bytes_max": handoff.held_bytes_max, "refused": handoff.refused,
+        "debts": handoff.debts.iter().map(debt).collect::<Vec<_>>(),
     })
 }
 
 /// Logged writes in lines for people: none where no node sleeps.
-fn handoff_lines(told: &pb::HandoffStatus) -> Vec<String> {
-    if told.debts.is_empty() {
+fn handoff_lines(handoff: &pb::HandoffStatus) -> Vec<String> {
+    if handoff.debts.is_empty() {
         return Vec::new();
     }
-    let waited = match told.refused {
+    let waited = match handoff.refused {
         0 => String::new(),
         refused => format!(", {refused} times writers had to wait"),
     };
-    let held = format!("{} of {}", human_bytes(told.held_bytes), human_bytes(told.held_bytes_max));
+    let held = format!("{} of {}", human_bytes(handoff.held_bytes), human_bytes(handoff.held_bytes_max));
     let mut lines = vec![format!("handoff log: {held}{waited}")];
-    for debt in told.debts.iter().filter(|debt| debt.owed_bytes > 0) {
+    for debt in handoff.debts.iter().filter(|debt| debt.owed_bytes > 0) {
         let (owed, room) = (human_bytes(debt.owed_bytes), human_bytes(debt.room_bytes));
         lines
             .push(format!("  {} is to take {owed} of the {room} that it takes in an interval", NodeId::new(debt.node)));
@@ -273,31 +274,31 @@ mod tests {
 
     #[test]
     fn a_failure_is_reported_with_restored_and_remaining_copies() {
-        let mut told = pb::NodeFailure { node: 3, failed_ms: 10_000, short: 7, misplaced: 9, ..Default::default() };
-        told.unreachable = 2;
+        let mut failure = pb::NodeFailure { node: 3, failed_ms: 10_000, short: 7, misplaced: 9, ..Default::default() };
+        failure.unreachable = 2;
         assert_eq!(
-            failure_line(&told, 14_000),
+            failure_line(&failure, 14_000),
             "n3 failed 4 s ago: 2 metablocks out of reach; 7 metablocks lack copies; 9 lie off their layout"
         );
-        (told.reachable_ms, told.unreachable) = (15_500, 0);
-        (told.whole_ms, told.short, told.back_ms) = (50_000, 0, 60_000);
+        (failure.reachable_ms, failure.unreachable) = (15_500, 0);
+        (failure.whole_ms, failure.short, failure.back_ms) = (50_000, 0, 60_000);
         assert_eq!(
-            failure_line(&told, 70_000),
+            failure_line(&failure, 70_000),
             "n3 failed 60 s ago, back after 50.0 s: all reachable after 5.5 s; all copies there after 40.0 s; 9 lie off \
              their layout"
         );
-        let json = failure_json(&told);
+        let json = failure_json(&failure);
         assert_eq!((&json["reachable_after_s"], &json["placed_after_s"]), (&json!(5.5), &serde_json::Value::Null));
     }
 
     #[test]
     fn bytes_owed_to_sleepers_are_shown_where_there_are_any() {
         let debt = |node, owed_bytes| pb::NodeDebt { node, owed_bytes, room_bytes: 10 << 20, write_bytes_per_sec: 0 };
-        let mut told = pb::HandoffStatus { held_bytes: 3 << 20, held_bytes_max: 256 << 20, ..Default::default() };
-        assert_eq!(handoff_lines(&told), Vec::<String>::new());
-        told.debts = vec![debt(1, 0), debt(2, 4 << 20)];
-        told.refused = 7;
-        let lines = handoff_lines(&told);
+        let mut handoff = pb::HandoffStatus { held_bytes: 3 << 20, held_bytes_max: 256 << 20, ..Default::default() };
+        assert_eq!(handoff_lines(&handoff), Vec::<String>::new());
+        handoff.debts = vec![debt(1, 0), debt(2, 4 << 20)];
+        handoff.refused = 7;
+        let lines = handoff_lines(&handoff);
         assert_eq!(lines[0], "handoff log: 3.0 MiB of 256.0 MiB, 7 times writers had to wait");
         assert_eq!(lines[1..], ["  n2 is to take 4.0 MiB of the 10.0 MiB that it takes in an interval"]);
     }

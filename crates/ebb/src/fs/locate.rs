@@ -83,15 +83,15 @@ impl Session {
                 })
             });
             let extra: Vec<_> = extra.collect();
-            let mut told = json!({
+            let mut shown = json!({
                 "id": format!("m{}", metablock.id), "offset": offset, "length": metablock.length,
                 "version": version, "replicas": replicas, "extra": extra,
                 "readable_in_s": block.readable_in().map(|wait| wait.as_secs_f64()),
             });
             if let Some((state, sentence)) = reasons.get(&metablock.id) {
-                told["copies"] = json!({"state": state, "why": sentence});
+                shown["copies"] = json!({"state": state, "why": sentence});
             }
-            metablocks.push(told);
+            metablocks.push(shown);
         }
         if self.output.json() {
             self.output.print_json(&json!({

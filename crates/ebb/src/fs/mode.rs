@@ -109,9 +109,9 @@ impl FromStr for ModeChange {
 fn clause(text: &str) -> Result<Clause, String> {
     let wrong = || format!("{text:?} is no change of a mode; examples are u+x, go-w and a=rX");
     let split = text.find(['+', '-', '=']).ok_or_else(wrong)?;
-    let (who, mut rest) = text.split_at(split);
+    let (letters, mut rest) = text.split_at(split);
     let mut classes = 0;
-    for letter in who.chars() {
+    for letter in letters.chars() {
         classes |= match letter {
             'u' => 0o700,
             'g' => 0o070,
@@ -120,7 +120,7 @@ fn clause(text: &str) -> Result<Clause, String> {
             _ => return Err(wrong()),
         };
     }
-    let is_masked = who.is_empty();
+    let is_masked = letters.is_empty();
     let mut steps = Vec::new();
     while let Some(sign) = rest.chars().next() {
         let operator = match sign {

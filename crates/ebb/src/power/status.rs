@@ -16,11 +16,11 @@ const WIDTH: usize = 40;
 
 /// Prints how things stand.
 pub async fn print_once(context: &Context, manager: &Channel) -> Result<()> {
-    let told = manager.call(&pb::PowerStatus {}, admin::ASK).await?;
+    let status = manager.call(&pb::PowerStatus {}, admin::ASK).await?;
     if context.output.json() {
-        context.output.print_json(&to_json(&told));
+        context.output.print_json(&to_json(&status));
     } else {
-        lines(&told).iter().for_each(|line| print_line(line));
+        lines(&status).iter().for_each(|line| print_line(line));
     }
     Ok(())
 }
@@ -30,8 +30,8 @@ pub async fn print_taken(context: &Context, manager: &Channel) -> Result<()> {
     if context.output.json() {
         return print_once(context, manager).await;
     }
-    let told = manager.call(&pb::PowerStatus {}, admin::ASK).await?;
-    taken(&told).iter().for_each(|line| print_line(line));
+    let status = manager.call(&pb::PowerStatus {}, admin::ASK).await?;
+    taken(&status).iter().for_each(|line| print_line(line));
     Ok(())
 }
 
@@ -42,13 +42,13 @@ pub async fn follow(context: &Context) -> Result<()> {
     let mut before = 0;
     loop {
         // The manager may be away for a while: its last plan goes on.
-        let told = match context.cluster().and_then(|cluster| admin::power_manager(&cluster)) {
+        let status = match context.cluster().and_then(|cluster| admin::power_manager(&cluster)) {
             Ok(manager) => manager.call(&pb::PowerStatus {}, admin::ASK).await,
             Err(error) => Err(error),
         };
-        let mut shown = match &told {
-            Ok(told) if context.output.json() => vec![to_json(told).to_string()],
-            Ok(told) => lines(told),
+        let mut shown = match &status {
+            Ok(status) if context.output.json() => vec![to_json(status).to_string()],
+            Ok(status) => lines(status),
             Err(error) => vec![error.to_string()],
         };
         if let (true, Some(first)) = (is_terminal && before > 0, shown.first_mut()) {
@@ -74,7 +74,7 @@ const fn name(state: pb::PoweredState) -> &'static str {
     }
 }
 
-fn to_json(told: &pb::PowerStatusReply) -> serde_json::Value {
+fn to_json(status: &pb::PowerStatusReply) -> serde_json::Value {
     let node = |node: &pb::PowerNode| {
         json!({
             "id": NodeId::new(node.id).to_string(), "host": node.host, "state": name(node.state()),
@@ -83,69 +83,69 @@ fn to_json(told: &pb::PowerStatusReply) -> serde_json::Value {
         })
     };
     json!({
-        "policy": told.policy, "plan_version": told.plan_version, "budget_watts": told.budget_watts,
-        "drawn_watts": told.drawn_watts, "modelled": true, "joules": told.joules, "interval_s":
-        told.interval_ms as f64 / 1000.0, "source": told.source, "why": told.why, "held_back": told.held_back,
-        "over_joules": told.over_joules, "battery_joules": told.battery_joules, "base_watts": told.base_watts,
-        "served_bytes": told.served_bytes, "joules_per_gib": joules_per_gib(told),
-        "away": away_json(&told.away), "nodes": told.nodes.iter().map(node).collect::<Vec<_>>(),
+        "policy": status.policy, "plan_version": status.plan_version, "budget_watts": status.budget_watts,
+        "drawn_watts": status.drawn_watts, "modelled": true, "joules": status.joules, "interval_s":
+        status.interval_ms as f64 / 1000.0, "source": status.source, "why": status.why, "held_back": status.held_back,
+        "over_joules": status.over_joules, "battery_joules": status.battery_joules, "base_watts": status.base_watts,
+        "served_bytes": status.served_bytes, "joules_per_gib": joules_per_gib(status),
+        "away": away_json(&status.away), "nodes": status.nodes.iter().map(node).collect::<Vec<_>>(),
     })
 }
 
 /// Joules for each GiB that programs read and wrote; none before there was any.
-fn joules_per_gib(told: &pb::PowerStatusReply) -> Option<f64> {
-    (told.served_bytes > 0).then(|| told.joules / (told.served_bytes as f64 / f64::from(1 << 30)))
+fn joules_per_gib(status: &pb::PowerStatusReply) -> Option<f64> {
+    (status.served_bytes > 0).then(|| status.joules / (status.served_bytes as f64 / f64::from(1 << 30)))
 }
 
-fn headline(told: &pb::PowerStatusReply) -> String {
+fn headline(status: &pb::PowerStatusReply) -> String {
     format!(
         "{} v{}: {:.1} W of {:.1} W ({}), modelled; {:.0} J so far",
-        told.policy, told.plan_version, told.drawn_watts, told.budget_watts, told.source, told.joules
+        status.policy, status.plan_version, status.drawn_watts, status.budget_watts, status.source, status.joules
     )
 }
 
-fn taken(told: &pb::PowerStatusReply) -> [String; 2] {
-    let interval = told.interval_ms as f64 / 1000.0;
+fn taken(status: &pb::PowerStatusReply) -> [String; 2] {
+    let interval = status.interval_ms as f64 / 1000.0;
     let next =
         format!("a plan for it begins with one of the next intervals of {interval} s: `ebb power status` shows it");
-    [headline(told), next]
+    [headline(status), next]
 }
 
-fn lines(told: &pb::PowerStatusReply) -> Vec<String> {
-    let mut lines = vec![headline(told), told.why.clone()];
-    if let Some(joules) = joules_per_gib(told) {
-        lines.push(format!("{joules:.0} J for each GiB served ({} so far)", human_bytes(told.served_bytes)));
+fn lines(status: &pb::PowerStatusReply) -> Vec<String> {
+    let mut lines = vec![headline(status), status.why.clone()];
+    if let Some(joules) = joules_per_gib(status) {
+        lines.push(format!("{joules:.0} J for each GiB served ({} so far)", human_bytes(status.served_bytes)));
     }
-    if !told.held_back.is_empty() {
-        lines.push(format!("held back: {}", told.held_back));
+    if !status.held_back.is_empty() {
+        lines.push(format!("held back: {}", status.held_back));
     }
     let mut table = Table::new(&["NODE", "HOST", "STATE", "WATTS", "STARTS", "INTERVAL"]);
-    for node in &told.nodes {
+    for node in &status.nodes {
         table.row(vec![
             NodeId::new(node.id).to_string(),
             node.host.clone(),
             name(node.state()).to_owned(),
             format!("{:.0}", node.watts),
             node.wakes.to_string(),
-            picture(node, told.interval_ms),
+            picture(node, status.interval_ms),
         ]);
     }
     lines.extend(table.lines());
-    lines.extend(away_line(&told.away));
+    lines.extend(away_line(&status.away));
     lines
 }
 
 /// Copies away from home, by home, as scripts read it.
 pub fn away_json(away: &[pb::Away]) -> serde_json::Value {
-    let told = |away: &pb::Away| json!({ "home": NodeId::new(away.home).to_string(), "metablocks": away.metablocks, "bytes": away.bytes });
-    away.iter().map(told).collect()
+    let entry = |away: &pb::Away| json!({ "home": NodeId::new(away.home).to_string(), "metablocks": away.metablocks, "bytes": away.bytes });
+    away.iter().map(entry).collect()
 }
 
 /// Copies away from home in a line for people; none where no copy is.
 pub fn away_line(away: &[pb::Away]) -> Option<String> {
-    let told =
+    let entry =
         |away: &pb::Away| format!("{} of {} ({})", away.metablocks, NodeId::new(away.home), human_bytes(away.bytes));
-    let homes: Vec<String> = away.iter().map(told).collect();
+    let homes: Vec<String> = away.iter().map(entry).collect();
     (!homes.is_empty()).then(|| format!("metablocks away from home: {}", homes.join(", ")))
 }
 
@@ -165,17 +165,17 @@ mod tests {
 
     #[test]
     fn the_cost_of_a_gib_is_shown_once_something_was_served() {
-        let mut told = pb::PowerStatusReply { joules: 300.0, ..Default::default() };
-        assert!(to_json(&told)["joules_per_gib"].is_null());
-        assert_eq!(lines(&told).len(), 3, "{:?}", lines(&told));
-        told.served_bytes = 512 << 20;
-        assert_eq!(to_json(&told)["joules_per_gib"], 600.0);
-        assert!(lines(&told)[2].starts_with("600 J for each GiB served"), "{:?}", lines(&told));
+        let mut status = pb::PowerStatusReply { joules: 300.0, ..Default::default() };
+        assert!(to_json(&status)["joules_per_gib"].is_null());
+        assert_eq!(lines(&status).len(), 3, "{:?}", lines(&status));
+        status.served_bytes = 512 << 20;
+        assert_eq!(to_json(&status)["joules_per_gib"], 600.0);
+        assert!(lines(&status)[2].starts_with("600 J for each GiB served"), "{:?}", lines(&status));
     }
 
     #[test]
     fn an_accepted_order_is_shown_with_its_budget_and_its_start() {
-        let told = pb::PowerStatusReply {
+        let status = pb::PowerStatusReply {
             policy: "tide".into(),
             plan_version: 3,
             budget_watts: 85.0,
@@ -184,7 +184,7 @@ mod tests {
             source: "operator".into(),
             ..Default::default()
         };
-        let [headline, next] = taken(&told);
+        let [headline, next] = taken(&status);
         assert_eq!(headline, "tide v3: 265.0 W of 85.0 W (operator), modelled; 0 J so far");
         assert!(next.starts_with("a plan for it begins with one of the next intervals of 2.5 s: "), "{next}");
     }

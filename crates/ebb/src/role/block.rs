@@ -30,7 +30,7 @@ pub struct BlockArgs {
 /// Serves until it is asked to end.
 pub async fn run(context: &Context, args: BlockArgs) -> Result<()> {
     ebb_runtime::real::memory::keep_freed_memory();
-    ebb_runtime::real::memory::give_back_what_is_unused();
+    ebb_runtime::real::memory::give_back_unused();
     let cluster = context.cluster()?;
     let host = HostName::new(args.host);
     let dir = cluster.node_dir(&host);

@@ -72,7 +72,7 @@ async fn accept_loss(context: &Context, without: &[String]) -> Result<()> {
 }
 
 async fn serve(context: &Context) -> Result<()> {
-    ebb_runtime::real::memory::give_back_what_is_unused();
+    ebb_runtime::real::memory::give_back_unused();
     let cluster = context.cluster()?;
     let host = HostName::new(HOST);
     let mut options =

@@ -69,7 +69,7 @@ pub async fn run(context: &Context, args: MountArgs) -> Result<()> {
     };
     if args.foreground {
         ebb_runtime::real::memory::keep_freed_memory();
-        ebb_runtime::real::memory::give_back_what_is_unused();
+        ebb_runtime::real::memory::give_back_unused();
         return serve(&cluster, &args, &name, &mountpoint).await;
     }
     cluster.masters()?;

@@ -22,7 +22,7 @@ pub struct ProxyArgs {
 
 /// Serves until it is asked to end.
 pub async fn run(context: &Context, args: ProxyArgs) -> Result<()> {
-    ebb_runtime::real::memory::give_back_what_is_unused();
+    ebb_runtime::real::memory::give_back_unused();
     let cluster = context.cluster()?;
     if cluster.file.proxies == 0 {
         bail!(

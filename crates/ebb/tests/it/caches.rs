@@ -60,12 +60,12 @@ impl Scene {
     }
 
     /// The numbers that were shown by one look, which began when `before` could be known.
-    fn check_numbers(&self, who: &str, before: &[u64], numbers: &[u64]) {
+    fn check_numbers(&self, reader_name: &str, before: &[u64], numbers: &[u64]) {
         for (page, (number, least)) in numbers.iter().zip(before).enumerate() {
             let begun = self.pages[page].begun.load(Ordering::SeqCst);
             if number < least || *number > begun {
-                let what = format!("{who}: page {page} shows {number}, of {least} to {begun}");
-                self.wrong.lock().unwrap().push(what);
+                let complaint = format!("{reader_name}: page {page} shows {number}, of {least} to {begun}");
+                self.wrong.lock().unwrap().push(complaint);
             }
         }
     }
@@ -105,18 +105,18 @@ impl Scene {
 
     /// Reads the file all the time, asks for its attributes, and looks through a mapping of it: that shows no less than a read through
     /// the same mount did before, and never goes back.
-    fn read(&self, who: &str, path: &Path) {
+    fn read(&self, reader_name: &str, path: &Path) {
         let file = File::open(path).unwrap();
         let mut mapping = Mapping::of(path);
         let (mut bytes, mut mapped) = (vec![0; FILE_BYTES], vec![0; PAGES as usize]);
         while !self.is_over() {
             let before = self.least();
             if let Err(error) = file.read_exact_at(&mut bytes, 0) {
-                self.wrong.lock().unwrap().push(format!("{who}: a read fails: {error}"));
+                self.wrong.lock().unwrap().push(format!("{reader_name}: a read fails: {error}"));
                 return;
             }
             let shown = numbers_of(&bytes);
-            self.check_numbers(who, &before, &shown);
+            self.check_numbers(reader_name, &before, &shown);
             for (page, number) in self.pages.iter().zip(&shown) {
                 page.least.fetch_max(*number, Ordering::SeqCst);
             }
@@ -124,17 +124,17 @@ impl Scene {
             raise(&mut mapped, &shown);
             // While the file is shared, only this finds that its pages are old.
             if let Err(error) = file.metadata() {
-                self.wrong.lock().unwrap().push(format!("{who}: fstat fails: {error}"));
+                self.wrong.lock().unwrap().push(format!("{reader_name}: fstat fails: {error}"));
                 return;
             }
             match mapping.read_numbers() {
                 Ok(seen) => {
-                    self.check_numbers(&format!("{who}'s mapping"), &mapped, &seen);
+                    self.check_numbers(&format!("{reader_name}'s mapping"), &mapped, &seen);
                     raise(&mut mapped, &seen);
                     self.looks.fetch_add(1, Ordering::SeqCst);
                 }
                 Err(error) => {
-                    self.wrong.lock().unwrap().push(format!("{who}: a mapped page is not there: {error}"));
+                    self.wrong.lock().unwrap().push(format!("{reader_name}: a mapped page is not there: {error}"));
                     return;
                 }
             }
@@ -243,9 +243,9 @@ fn under(befalls: impl FnOnce(&Rig, &Scene)) {
             let scene = &scene;
             move || scene.write(&path)
         });
-        for (who, reader) in ["one", "two"].into_iter().zip(&rig.readers) {
+        for (reader_name, reader) in ["one", "two"].into_iter().zip(&rig.readers) {
             let (scene, path) = (&scene, reader.join("f"));
-            scope.spawn(move || scene.read(who, &path));
+            scope.spawn(move || scene.read(reader_name, &path));
         }
         more(&scene);
         befalls(&rig, &scene);

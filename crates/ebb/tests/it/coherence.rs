@@ -152,6 +152,6 @@ fn a_shell_stays_in_its_directory_while_others_change_names() {
     }
     let output = shell.wait_with_output().unwrap();
     assert!(output.status.success());
-    let told = String::from_utf8(output.stdout).unwrap();
-    assert!(told.lines().count() == 10 && told.lines().all(|line| line.ends_with("/a/b")), "{told}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(printed.lines().count() == 10 && printed.lines().all(|line| line.ends_with("/a/b")), "{printed}");
 }

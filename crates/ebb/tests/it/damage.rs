@@ -90,8 +90,8 @@ fn a_damaged_journal_is_refused_and_a_new_volume_takes_its_place() {
     flip(path, offset + len - 3);
     let refused = cluster.ebb(&["node", "start", "h2"]);
     assert_ne!(refused.code, 0);
-    for told in [format!("{} offset {offset}: damaged", path.display()), "makes a new volume there".into()] {
-        assert!(refused.err.contains(&told), "{told:?} is not in: {}", refused.err);
+    for part in [format!("{} offset {offset}: damaged", path.display()), "makes a new volume there".into()] {
+        assert!(refused.err.contains(&part), "{part:?} is not in: {}", refused.err);
     }
     std::fs::rename(&volume, cluster.path("damaged-volume")).unwrap();
     cluster.ok(&["node", "start", "h2"]);

@@ -154,8 +154,8 @@ fn the_reason_why_a_node_is_not_empty_yet_is_given() {
     let mount = cluster.mount("mnt");
     write_synced(&mount.join("f"), &pattern(300_000, 1)).unwrap();
     cluster.ok(&["umount", mount.to_str().unwrap()]);
-    let said = cluster.ok(&["fs", "locations", "--why", "/f"]);
-    assert!(said.contains(" settled: as it should be"), "{said}");
+    let printed = cluster.ok(&["fs", "locations", "--why", "/f"]);
+    assert!(printed.contains(" settled: as it should be"), "{printed}");
     // There is no fourth node for its copies.
     cluster.ok(&["node", "drain", "n2", "--no-wait"]);
     wait_for("the reason", Duration::from_secs(20), || {
@@ -164,8 +164,8 @@ fn the_reason_why_a_node_is_not_empty_yet_is_given() {
         let why = copies["why"].as_str().unwrap();
         copies["state"] == "waiting" && why.contains("being drained") && why.contains("no place for a copy")
     });
-    let said = cluster.ok(&["node", "list", "--why"]);
-    assert!(said.contains("n2: 1 set waiting: a member's node is being drained; "), "{said}");
+    let printed = cluster.ok(&["node", "list", "--why"]);
+    assert!(printed.contains("n2: 1 set waiting: a member's node is being drained; "), "{printed}");
     let nodes = cluster.json(&["node", "list", "--why"]);
     assert_eq!(nodes[1]["copies"][0]["sets"], 1, "{nodes}");
     assert!(cluster.json(&["node", "list"])[1].get("copies").is_none());

@@ -103,12 +103,12 @@ fn a_dataset_says_how_many_copies_a_write_needs() {
     assert_eq!(cluster.json(&["dataset", "set", "/d", "--min-copies", "2"])["min_copies"], 2);
     let all = cluster.ok(&["dataset", "show", "/d"]);
     assert!(all.contains("writes wait until all 2 copies have them"), "{all}");
-    for (arguments, told) in [
+    for (arguments, sentence) in [
         (["dataset", "create", "/e", "--replicas", "2", "--min-copies", "3"], "between 1 and 2"),
         (["dataset", "create", "/e", "--replicas", "3", "--min-copies", "0"], "between 1 and 3"),
     ] {
         let run = cluster.ebb(&arguments);
-        assert!(run.code != 0 && run.err.contains(told), "{} {}", run.code, run.err);
+        assert!(run.code != 0 && run.err.contains(sentence), "{} {}", run.code, run.err);
     }
     let run = cluster.ebb(&["dataset", "set", "/d", "--min-copies", "3"]);
     assert!(run.code != 0 && run.err.contains("between 1 and 2"), "{}", run.err);

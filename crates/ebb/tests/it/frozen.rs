@@ -69,21 +69,21 @@ fn read(mount: &Path, writers: u64, begun: Instant, stop: &AtomicBool, seed: u64
 }
 
 /// Prints how many there were between two moments, and how long they took.
-fn print(what: &str, times: &[Timed], from: Duration, to: Duration) {
+fn print(label: &str, times: &[Timed], from: Duration, to: Duration) {
     let mut spans: Vec<Duration> = times.iter().filter(|at| (from..to).contains(&at.0)).map(|at| at.1).collect();
     spans.sort_unstable();
     let at = |share: usize| spans.get(spans.len().saturating_sub(1) * share / 100).copied().unwrap_or_default();
-    eprintln!("{what:>28}: {:>6}  p50 {:>10.1?}  p99 {:>10.1?}  most {:>10.1?}", spans.len(), at(50), at(99), at(100));
+    eprintln!("{label:>28}: {:>6}  p50 {:>10.1?}  p99 {:>10.1?}  most {:>10.1?}", spans.len(), at(50), at(99), at(100));
 }
 
 /// Prints each second: how many operations began in it, and how long they took.
-fn print_seconds(what: &str, times: &[Timed], froze: Duration, thawed: Duration) {
+fn print_seconds(label: &str, times: &[Timed], froze: Duration, thawed: Duration) {
     let last = times.iter().map(|at| at.0.as_secs()).max().unwrap_or(0);
     for second in (0..=last).map(Duration::from_secs) {
         let next = second + Duration::from_secs(1);
         let is_frozen = second < thawed && next > froze;
         print(
-            &format!("{what} {:>3} {}", second.as_secs(), if is_frozen { "frozen" } else { "" }),
+            &format!("{label} {:>3} {}", second.as_secs(), if is_frozen { "frozen" } else { "" }),
             times,
             second,
             next,

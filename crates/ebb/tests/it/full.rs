@@ -106,12 +106,12 @@ fn a_master_without_space_takes_removals_and_goes_on_with_space() {
     assert_eq!(refused.kind(), ErrorKind::StorageFull, "{refused}");
     assert_eq!(std::fs::read(mount.join("before")).unwrap(), pattern(5000, 1));
     for command in [["cluster", "status"], ["fsck", "--repair"]] {
-        let told = cluster.ebb(&command);
+        let run = cluster.ebb(&command);
         assert!(
-            told.code == 1 && told.out.contains("the master's disk is full: "),
+            run.code == 1 && run.out.contains("the master's disk is full: "),
             "{command:?}: {}{}",
-            told.out,
-            told.err
+            run.out,
+            run.err
         );
     }
     let log = std::fs::read_to_string(cluster.dir().join("log/master.log")).unwrap();

@@ -126,7 +126,10 @@ fn a_slow_block_server_is_named_and_done_without_and_used_again() {
         }
     });
     let log = std::fs::read_to_string(cluster.dir().join("log/master.log")).unwrap();
-    let told = |sentence: &str| log.lines().filter(|line| line.contains(sentence)).count();
-    assert!(told("node is gray: slow beyond its peers") >= 1 && told("node is not gray any more") >= 1, "{log}");
+    let lines_with = |sentence: &str| log.lines().filter(|line| line.contains(sentence)).count();
+    assert!(
+        lines_with("node is gray: slow beyond its peers") >= 1 && lines_with("node is not gray any more") >= 1,
+        "{log}"
+    );
     cluster.healthy();
 }

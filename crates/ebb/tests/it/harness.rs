@@ -210,8 +210,8 @@ fn end_by(ending: Signal, pids: &[u32]) {
 }
 
 /// Polls until `check` holds. The bound is for a hung program, not part of the test.
-pub fn wait_for(what: &str, bound: Duration, check: impl FnMut() -> bool) {
-    assert!(holds_within(bound, check), "no {what} after {} s", bound.as_secs());
+pub fn wait_for(event: &str, bound: Duration, check: impl FnMut() -> bool) {
+    assert!(holds_within(bound, check), "no {event} after {} s", bound.as_secs());
 }
 
 fn holds_within(bound: Duration, mut check: impl FnMut() -> bool) -> bool {

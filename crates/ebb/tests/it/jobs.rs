@@ -73,11 +73,12 @@ fn the_metablocks_experiment_runs_and_leaves_nothing_behind() {
     let small = cluster.ebb(&["lab", "metablocks", "--size", "1MiB"]);
     assert!(small.code == 2 && small.err.contains("at least 32MiB"), "{}", small.err);
     let out = cluster.path("figures");
-    let told = cluster.json(&["lab", "metablocks", "--size", "32MiB", "--rounds", "1", "--out", out.to_str().unwrap()]);
-    let rows = told["rows"].as_array().unwrap();
-    let ours = |what: &str| {
-        let found = rows.iter().find(|row| row["point"].as_str().unwrap().contains(what));
-        found.unwrap_or_else(|| panic!("no row {what:?}: {told:#}"))["ours"].clone()
+    let report =
+        cluster.json(&["lab", "metablocks", "--size", "32MiB", "--rounds", "1", "--out", out.to_str().unwrap()]);
+    let rows = report["rows"].as_array().unwrap();
+    let ours = |part: &str| {
+        let found = rows.iter().find(|row| row["point"].as_str().unwrap().contains(part));
+        found.unwrap_or_else(|| panic!("no row {part:?}: {report:#}"))["ours"].clone()
     };
     let located = ours("network bytes of a search on HDFS's setting").as_f64().unwrap();
     let blind = ours("the same on small blocks with prefetch").as_f64().unwrap();
@@ -88,7 +89,7 @@ fn the_metablocks_experiment_runs_and_leaves_nothing_behind() {
             assert!(ratio > 0.0, "{kind} {setting}");
         }
     }
-    let tables = told["tables"].as_array().unwrap();
+    let tables = report["tables"].as_array().unwrap();
     assert_eq!(tables.iter().map(|table| table["rows"].as_array().unwrap().len()).collect::<Vec<_>>(), [7, 15]);
     let unused = |prefetch: &str, reader: &str| {
         let rows = tables[1]["rows"].as_array().unwrap();

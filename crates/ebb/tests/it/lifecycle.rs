@@ -34,8 +34,8 @@ fn a_cluster_comes_up_tells_its_state_and_leaves_nothing() {
     wait_for("reports of all nodes", Duration::from_secs(30), || {
         cluster.json(&["cluster", "status"])["safe_start"] == true
     });
-    let said = cluster.ok(&["cluster", "status"]);
-    assert!(said.lines().next().unwrap().ends_with(" serves, metadata: one copy"), "{said}");
+    let printed = cluster.ok(&["cluster", "status"]);
+    assert!(printed.lines().next().unwrap().ends_with(" serves, metadata: one copy"), "{printed}");
     let status = cluster.json(&["cluster", "status"]);
     assert_eq!(status["serving"], true);
     assert_eq!(status["metadata"], "one copy");
@@ -94,8 +94,8 @@ fn up_starts_the_missing_processes_and_nothing_else() {
     let (master, first, second) = (cluster.pid("master", ""), cluster.pid("block", "h1"), cluster.pid("block", "h2"));
     cluster.kill(master);
     cluster.kill(second);
-    let said = cluster.ok(&["cluster", "up", "--nodes", "3"]);
-    assert!(said.contains("starting the missing processes: master, block-h2\n"), "{said}");
+    let printed = cluster.ok(&["cluster", "up", "--nodes", "3"]);
+    assert!(printed.contains("starting the missing processes: master, block-h2\n"), "{printed}");
     assert_ne!(cluster.pid("master", ""), master);
     assert_eq!(cluster.pid("block", "h1"), first);
     assert_eq!(std::fs::read(mount.join("f")).unwrap(), b"before");
@@ -126,17 +126,17 @@ fn up_waits_for_killed_processes_that_still_end() {
     assert!(half.is_running(), "it may still hold locks and files");
     // It stands in the worker's place.
     let file = cluster.dir().join("run/worker-h1.json");
-    let mut told: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-    told["pid"] = child.id().into();
-    told["started"] = half.started().into();
-    std::fs::write(&file, told.to_string()).unwrap();
-    let said = std::thread::scope(|scope| {
+    let mut record: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    record["pid"] = child.id().into();
+    record["started"] = half.started().into();
+    std::fs::write(&file, record.to_string()).unwrap();
+    let printed = std::thread::scope(|scope| {
         let up = scope.spawn(|| cluster.ok(&["cluster", "up", "--nodes", "1"]));
         std::thread::sleep(Duration::from_millis(300));
         drop(child.stdin.take());
         up.join().unwrap()
     });
-    assert!(said.contains("starting the missing processes: worker-h1\n"), "{said}");
+    assert!(printed.contains("starting the missing processes: worker-h1\n"), "{printed}");
     assert_ne!(cluster.pid("worker", "h1"), child.id());
     child.wait().unwrap();
 }
@@ -257,8 +257,8 @@ fn everything_of_a_cluster_is_for_its_owner_alone() {
     assert_eq!(refused.code, 3, "{}", refused.err);
     assert!(refused.err.contains("has mode 0640") && refused.err.contains("chmod 600"), "{}", refused.err);
     widen(&secret, 0o600);
-    let said = cluster.ok(&["cluster", "up", "--nodes", "3"]);
-    assert!(said.contains("had mode 0755, now 0700"), "{said}");
+    let printed = cluster.ok(&["cluster", "up", "--nodes", "3"]);
+    assert!(printed.contains("had mode 0755, now 0700"), "{printed}");
     check("when it has been narrowed");
     let log = std::fs::read_to_string(cluster.dir().join("log/block-h1.log")).unwrap();
     assert_eq!(log.matches("narrowed a directory of data").count(), 2, "{log}");

@@ -112,13 +112,15 @@ fn a_copied_nodes_directory_is_refused_and_writes_go_on() {
         .spawn()
         .unwrap();
     let twin = Ended(twin);
-    let told = "two processes say that they are n";
-    wait_for("a twin that is reported", Duration::from_secs(30), || cluster.ebb(&["node", "list"]).out.contains(told));
-    let said = cluster.ebb(&["cluster", "status"]);
-    assert!(said.code != 0 && said.out.contains(told) && said.out.contains("End it"), "{}", said.out);
-    assert!(logs(&cluster, "master").contains(told));
+    let sentence = "two processes say that they are n";
+    wait_for("a twin that is reported", Duration::from_secs(30), || {
+        cluster.ebb(&["node", "list"]).out.contains(sentence)
+    });
+    let printed = cluster.ebb(&["cluster", "status"]);
+    assert!(printed.code != 0 && printed.out.contains(sentence) && printed.out.contains("End it"), "{}", printed.out);
+    assert!(logs(&cluster, "master").contains(sentence));
     wait_for("a refusal in its own log", Duration::from_secs(10), || {
-        std::fs::read_to_string(cluster.path("twin.log")).unwrap_or_default().contains(told)
+        std::fs::read_to_string(cluster.path("twin.log")).unwrap_or_default().contains(sentence)
     });
     let mount = cluster.mount("second");
     let begun = Instant::now();
@@ -148,10 +150,12 @@ fn a_node_that_went_back_is_refused_until_it_begins_anew() {
     cluster.kill(cluster.pid("block", "h2"));
     copy(&saved, &node);
     cluster.ok(&["node", "start", "h2"]);
-    let told = "went back in time";
-    wait_for("a node that is refused", Duration::from_secs(30), || cluster.ebb(&["node", "list"]).out.contains(told));
-    let said = cluster.ebb(&["cluster", "status"]);
-    assert!(said.code != 0 && said.out.contains("ebb node readmit"), "{}", said.out);
+    let sentence = "went back in time";
+    wait_for("a node that is refused", Duration::from_secs(30), || {
+        cluster.ebb(&["node", "list"]).out.contains(sentence)
+    });
+    let printed = cluster.ebb(&["cluster", "status"]);
+    assert!(printed.code != 0 && printed.out.contains("ebb node readmit"), "{}", printed.out);
     assert_eq!(std::fs::read(mount.join("f")).unwrap(), b"two");
 
     let runs = cluster.ebb(&["node", "readmit", "h2"]);
@@ -159,7 +163,9 @@ fn a_node_that_went_back_is_refused_until_it_begins_anew() {
     cluster.kill(cluster.pid("block", "h2"));
     assert!(cluster.ok(&["node", "readmit", "h2"]).contains("is kept as"));
     assert!(node.join("volume-1.aside-1").is_dir());
-    wait_for("a node that is taken in", Duration::from_secs(60), || !cluster.ebb(&["node", "list"]).out.contains(told));
+    wait_for("a node that is taken in", Duration::from_secs(60), || {
+        !cluster.ebb(&["node", "list"]).out.contains(sentence)
+    });
     cluster.healthy();
     let other = cluster.mount("other");
     assert_eq!(std::fs::read(other.join("f")).unwrap(), b"two");

@@ -109,16 +109,16 @@ impl Model {
     /// Where `found` differs from the synced content and from the content after each change since then.
     fn explain(&self, found: &[u8]) -> String {
         let mut bytes = self.synced.clone().unwrap_or_default();
-        let mut told = format!("synced: {}\n", differ(found, &bytes));
+        let mut differences = format!("synced: {}\n", differ(found, &bytes));
         for change in &self.since {
             change.apply(&mut bytes);
             let change = match change {
                 Change::Write { offset, data } => format!("write of {} bytes at {offset}", data.len()),
                 Change::Cut { size } => format!("cut to {size}"),
             };
-            told += &format!("{change}: {}\n", differ(found, &bytes));
+            differences += &format!("{change}: {}\n", differ(found, &bytes));
         }
-        told
+        differences
     }
 }
 

@@ -36,10 +36,10 @@ fn frozen(status: &Value) -> usize {
     status["nodes"].as_array().unwrap().iter().filter(is_frozen).count()
 }
 
-fn wait_plan(cluster: &Cluster, what: &str, is: impl Fn(&Value) -> bool) {
-    wait_for(what, Duration::from_secs(60), || {
-        let told = cluster.ebb(&["power", "status", "--json"]);
-        serde_json::from_str::<Value>(&told.out).is_ok_and(|status| is(&status))
+fn wait_plan(cluster: &Cluster, event: &str, is: impl Fn(&Value) -> bool) {
+    wait_for(event, Duration::from_secs(60), || {
+        let shown = cluster.ebb(&["power", "status", "--json"]);
+        serde_json::from_str::<Value>(&shown.out).is_ok_and(|status| is(&status))
     });
 }
 
@@ -68,9 +68,9 @@ fn nine_nodes_blink_and_a_reader_never_fails() {
                 reads.fetch_add(1, Ordering::Relaxed);
             }
         });
-        let more = |what: &str, count: u64| {
+        let more = |event: &str, count: u64| {
             let before = reads.load(Ordering::Relaxed);
-            wait_for(what, Duration::from_secs(60), || reads.load(Ordering::Relaxed) >= before + count);
+            wait_for(event, Duration::from_secs(60), || reads.load(Ordering::Relaxed) >= before + count);
         };
         more("reads at half the power", 5);
         // The sleeping nodes of the status can be checked: at some moment it shows as many frozen nodes as the budget
@@ -142,8 +142,8 @@ fn bytes_written_under_low_power_come_home() {
     wait_for("copies away from home in the status", Duration::from_secs(30), || away(&show()) > 20);
     let low = show();
     assert!(numbers(&low, "guests").iter().sum::<u64>() == away(&low), "{low}");
-    let said = cluster.ok(&["dataset", "show", "/eq"]);
-    assert!(said.contains("metablocks away from home: "), "{said}");
+    let printed = cluster.ok(&["dataset", "show", "/eq"]);
+    assert!(printed.contains("metablocks away from home: "), "{printed}");
     wait_plan(&cluster, "copies away from home", |status| away(status) == away(&show()));
     // A master that starts now does not wait for nodes that are off.
     cluster.kill(cluster.pid("master", ""));
@@ -152,9 +152,9 @@ fn bytes_written_under_low_power_come_home() {
     assert!(frozen(&status(&cluster)) >= 5 && away(&show()) == away(&low));
     let checked = cluster.json(&["fsck"]);
     assert!(checked["healthy"] == true && checked["unseen"].as_u64() > Some(0), "{checked:#}");
-    let told = cluster.json(&["cluster", "status"]);
-    let asleep = told["processes"].as_array().unwrap().iter().filter(|process| process["state"] == "asleep").count();
-    assert!(asleep >= 10, "block servers and workers of five nodes: {told}");
+    let shown = cluster.json(&["cluster", "status"]);
+    let asleep = shown["processes"].as_array().unwrap().iter().filter(|process| process["state"] == "asleep").count();
+    assert!(asleep >= 10, "block servers and workers of five nodes: {shown}");
     for (name, sum) in &sums {
         assert_eq!(cluster.ok(&["fs", "checksum", name]).trim(), sum);
     }
@@ -201,8 +201,8 @@ fn a_synced_write_outlives_its_mount_while_members_sleep() {
     cluster.ok(&["power", "set", "--fraction", "0.3"]);
     wait_plan(&cluster, "nodes that blink", |status| frozen(status) >= 5);
     // Programs can see it: two of nine nodes are awake, and the file lies on three.
-    let told = crate::harness::shell(&format!("getfattr --only-values -n user.ebb.power {}/data", mount.display()));
-    assert!(told.starts_with("0 h") && told.matches(':').count() >= 3 && told.contains("asleep:"), "{told}");
+    let shown = crate::harness::shell(&format!("getfattr --only-values -n user.ebb.power {}/data", mount.display()));
+    assert!(shown.starts_with("0 h") && shown.matches(':').count() >= 3 && shown.contains("asleep:"), "{shown}");
     let placed = cluster.json(&["fs", "locations", "/data"]);
     let powers =
         placed["metablocks"][0]["replicas"].as_array().unwrap().iter().map(|replica| replica["power"].to_string());
@@ -223,8 +223,8 @@ fn a_cluster_is_held_against_a_virtual_one() {
     let cluster = Cluster::none();
     cluster.ok(&["cluster", "up", "--nodes", "4", "--policy", "blink-circular", "--interval", "1s"]);
     wait_plan(&cluster, "the first status", |_| true);
-    let told = cluster.ebb(&["lab", "power", "--runs", "1", "--json"]);
-    let agreement: Value = serde_json::from_str(&told.out).unwrap_or_else(|_| panic!("{}{}", told.out, told.err));
+    let shown = cluster.ebb(&["lab", "power", "--runs", "1", "--json"]);
+    let agreement: Value = serde_json::from_str(&shown.out).unwrap_or_else(|_| panic!("{}{}", shown.out, shown.err));
     let rows = agreement["rows"].as_array().unwrap();
     let power: Vec<f64> = rows.iter().map(|row| row["power"].as_f64().unwrap()).collect();
     assert_eq!(power, [20.0, 50.0, 80.0]);
@@ -262,8 +262,8 @@ fn bad_words_about_power_are_explained() {
     assert!(refused.code == 2 && refused.err.contains("-4"), "{}", refused.err);
     assert!(!refused.err.contains("unexpected argument"), "{}", refused.err);
     assert_eq!(cluster.ebb(&["power", "policy", "moonlight"]).code, 2);
-    let nobody = cluster.ebb(&["power", "follow", "--ups", "rack1@127.0.0.1:1"]);
-    assert!(nobody.code == 1 && nobody.err.contains("asking upsd at 127.0.0.1:1"), "{}", nobody.err);
+    let no_ups = cluster.ebb(&["power", "follow", "--ups", "rack1@127.0.0.1:1"]);
+    assert!(no_ups.code == 1 && no_ups.err.contains("asking upsd at 127.0.0.1:1"), "{}", no_ups.err);
     assert_eq!(cluster.ebb(&["power", "follow", "--ups", "rack1"]).code, 2);
     assert_eq!(cluster.ebb(&["power", "follow", trace.to_str().unwrap(), "--oscillating", "1"]).code, 2);
 

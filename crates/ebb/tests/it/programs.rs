@@ -107,7 +107,8 @@ impl Run {
                 Verdict::Illegal(why) | Verdict::Undecided(why) => {
                     // The first line names the operation.
                     let wrong = why.lines().next().unwrap_or_default();
-                    let about = empty.iter().find(|what| wrong.contains(what.split_once(':').expect("a time").0));
+                    let about =
+                        empty.iter().find(|complaint| wrong.contains(complaint.split_once(':').expect("a time").0));
                     format!("{why}\n{}", about.map_or("", String::as_str))
                 }
             }
@@ -259,8 +260,8 @@ impl Program<'_> {
         }
     }
 
-    fn complain(&self, what: String) {
-        self.run.complaints.lock().unwrap().push(what);
+    fn complain(&self, complaint: String) {
+        self.run.complaints.lock().unwrap().push(complaint);
     }
 
     fn read(&mut self, name: Name) -> Result<Answer> {
@@ -278,12 +279,12 @@ impl Program<'_> {
     fn look_again(&self, end: u64, mut file: File) {
         let stat = file.metadata().map(|stat| (stat.ino(), stat.len(), stat.nlink()));
         let again = file.read_to_end(&mut Vec::new());
-        let who = self.number;
-        let what = format!(
-            "to {} us: program {who}: inode, length and names of the empty file: {stat:?}; bytes at a second read: {again:?}",
+        let program = self.number;
+        let complaint = format!(
+            "to {} us: program {program}: inode, length and names of the empty file: {stat:?}; bytes at a second read: {again:?}",
             end / 1000
         );
-        self.run.empty.lock().unwrap().push(what);
+        self.run.empty.lock().unwrap().push(complaint);
     }
 
     fn stat(&self, name: Name) -> Result<Answer> {
@@ -295,14 +296,14 @@ impl Program<'_> {
         let start = self.run.now();
         let Ok(names) = self.names() else { return };
         let end = self.run.now();
-        let told = (0..NAMES).map(|name| Record {
+        let records = (0..NAMES).map(|name| Record {
             client: self.number,
             operation: Operation::Look(Name(name)),
             answer: if names.contains(&name) { Answer::Done } else { Answer::Missing },
             start,
             end,
         });
-        self.run.records.lock().unwrap().extend(told);
+        self.run.records.lock().unwrap().extend(records);
     }
 
     fn names(&self) -> Result<BTreeSet<usize>> {

@@ -25,17 +25,18 @@ const LOST: &str = "lost a file that several clients use";
 const BOUND: Duration = Duration::from_secs(120);
 
 /// The line with its mount and number.
-fn line(who: usize, number: u64) -> String {
-    format!("{who} {number:0width$}\n", width = LINE - 3)
+fn line(mount: usize, number: u64) -> String {
+    format!("{mount} {number:0width$}\n", width = LINE - 3)
 }
 
 /// The mount and number of this line; it must be whole.
 fn parse_line(bytes: &[u8]) -> (usize, u64) {
     let text = std::str::from_utf8(bytes).unwrap_or_else(|_| panic!("not a line: {bytes:?}"));
-    let parsed = text.split_once(' ').and_then(|(who, number)| Some((who.parse().ok()?, number.trim().parse().ok()?)));
-    let (who, number) = parsed.unwrap_or_else(|| panic!("not a line: {text:?}"));
-    assert_eq!(text, line(who, number));
-    (who, number)
+    let parsed =
+        text.split_once(' ').and_then(|(mount, number)| Some((mount.parse().ok()?, number.trim().parse().ok()?)));
+    let (mount, number) = parsed.unwrap_or_else(|| panic!("not a line: {text:?}"));
+    assert_eq!(text, line(mount, number));
+    (mount, number)
 }
 
 /// A file, and the fate of the lines that were appended to it.
@@ -76,14 +77,14 @@ impl Rig {
 
     /// Appends lines and syncs each, until it is asked to stop; returns the synced ones. One that failed may be there
     /// or not, and is not sent again.
-    fn append(&self, log: &Log, who: usize) -> Vec<u64> {
-        let open = OpenOptions::new().append(true).open(self.mounts[who].join(&log.name));
+    fn append(&self, log: &Log, mount: usize) -> Vec<u64> {
+        let open = OpenOptions::new().append(true).open(self.mounts[mount].join(&log.name));
         let (mut file, mut synced, mut number) = (open.unwrap(), Vec::new(), 0);
         while !self.stop.load(Ordering::Relaxed) {
-            let written = file.write_all(line(who, number).as_bytes());
+            let written = file.write_all(line(mount, number).as_bytes());
             if written.and_then(|()| file.sync_data()).is_ok() {
                 synced.push(number);
-                log.synced[who].fetch_add(1, Ordering::Relaxed);
+                log.synced[mount].fetch_add(1, Ordering::Relaxed);
             } else {
                 log.failed.fetch_add(1, Ordering::Relaxed);
             }
@@ -102,7 +103,7 @@ impl Rig {
     }
 
     /// Inode and epoch of a proxy's log lines with these words.
-    fn said(&self, proxy: &str, words: &str) -> Vec<(u64, u64)> {
+    fn logged(&self, proxy: &str, words: &str) -> Vec<(u64, u64)> {
         let path = self.cluster.dir().join("log").join(format!("{proxy}.log"));
         let text = std::fs::read_to_string(&path).unwrap();
         let field = |line: &str, name: &str| -> Option<u64> {
@@ -121,7 +122,7 @@ impl Rig {
     fn holders(&self) -> BTreeMap<u64, &'static str> {
         let mut last: BTreeMap<u64, (u64, &'static str)> = BTreeMap::new();
         for proxy in PROXIES {
-            for (inode, epoch) in self.said(proxy, HOLDS) {
+            for (inode, epoch) in self.logged(proxy, HOLDS) {
                 let known = last.entry(inode).or_default();
                 *known = (*known).max((epoch, proxy));
             }
@@ -160,8 +161,8 @@ impl Rig {
     /// Inode and epoch of the files that a proxy holds now. On a busy machine a file can be quiet for so long that its proxy
     /// gives it back, and then it is nowhere for a while.
     fn held(&self, proxy: &str) -> BTreeSet<(u64, u64)> {
-        let ended: BTreeSet<(u64, u64)> = [RETURNED, LOST].iter().flat_map(|words| self.said(proxy, words)).collect();
-        self.said(proxy, HOLDS).into_iter().filter(|held| !ended.contains(held)).collect()
+        let ended: BTreeSet<(u64, u64)> = [RETURNED, LOST].iter().flat_map(|words| self.logged(proxy, words)).collect();
+        self.logged(proxy, HOLDS).into_iter().filter(|held| !ended.contains(held)).collect()
     }
 
     /// Freezes the second proxy until all of its files are with the first, and lets it go on: it finds that it has lost those
@@ -175,7 +176,7 @@ impl Rig {
         self.wait_for_more(self.logs.iter(), 20);
         signal(frozen, Signal::CONT);
         wait_for("the second proxy to find its files gone", BOUND, || self.held(PROXIES[1]).is_disjoint(&held));
-        let lost: BTreeSet<(u64, u64)> = self.said(PROXIES[1], LOST).into_iter().collect();
+        let lost: BTreeSet<(u64, u64)> = self.logged(PROXIES[1], LOST).into_iter().collect();
         // Not all: one may have been on its way back when the process was frozen.
         assert!(!held.is_disjoint(&lost), "held when it was frozen: {held:?}, lost: {lost:?}");
         self.wait_for_more(self.logs.iter(), 20);
@@ -188,13 +189,13 @@ impl Rig {
         assert!(data[0] == data[1], "{}: the mounts differ", log.name);
         assert_eq!(data[0].len() % LINE, 0, "{}: a line is torn", log.name);
         let mut found: [Vec<u64>; 2] = Default::default();
-        data[0].chunks(LINE).map(parse_line).for_each(|(who, number)| found[who].push(number));
-        for (who, (found, synced)) in found.iter().zip(synced).enumerate() {
-            let what = format!("{}, lines of mount {who}", log.name);
+        data[0].chunks(LINE).map(parse_line).for_each(|(mount, number)| found[mount].push(number));
+        for (mount, (found, synced)) in found.iter().zip(synced).enumerate() {
+            let lines = format!("{}, lines of mount {mount}", log.name);
             let late = found.windows(2).find(|pair| pair[0] >= pair[1]);
-            assert_eq!(late, None, "{what}: twice, or carried out late");
+            assert_eq!(late, None, "{lines}: twice, or carried out late");
             let missing = synced.iter().find(|number| found.binary_search(number).is_err());
-            assert_eq!(missing, None, "{what}: synced, and not there");
+            assert_eq!(missing, None, "{lines}: synced, and not there");
         }
     }
 }
@@ -208,7 +209,7 @@ fn appends_survive_the_death_of_one_proxy_and_the_freeze_of_another() {
     let rig = Rig::up();
     let synced: Vec<[Vec<u64>; 2]> = std::thread::scope(|scope| {
         let (end, rig) = (StopAtEnd(&rig.stop), &rig);
-        let run = |log| [0, 1].map(|who| scope.spawn(move || rig.append(log, who)));
+        let run = |log| [0, 1].map(|mount| scope.spawn(move || rig.append(log, mount)));
         let running: Vec<_> = rig.logs.iter().map(run).collect();
         rig.lose_the_first();
         rig.freeze_the_second();

@@ -105,8 +105,8 @@ fn a_block_server_without_descriptors_loses_nothing_and_recovers() {
     // A new client wants a new connection, which the node has no descriptor for; the others have the bytes.
     let second = cluster.mount_as("b", "client-2");
     files.check(&second).expect("two other nodes have the bytes");
-    let told = log(&cluster, "block-h1");
-    assert!(told.contains("os error 24") && told.contains("raise the limit"), "{told}");
+    let log = log(&cluster, "block-h1");
+    assert!(log.contains("os error 24") && log.contains("raise the limit"), "{log}");
     limit.lift();
     let volumes = cluster.json(&["node", "list"]);
     assert!(!volumes.to_string().to_lowercase().contains("poisoned"), "{volumes}");
@@ -138,8 +138,8 @@ fn a_mount_without_descriptors_fails_calls_and_goes_on_when_it_has_some() {
     limit.lift();
     wait_for("writes that succeed again", Duration::from_secs(60), || files.write(1).is_empty());
     assert!(files.write(10).is_empty());
-    let told = log(&cluster, "mount");
-    assert!(told.contains("os error 24") && told.contains("raise the limit"), "{told}");
+    let log = log(&cluster, "mount");
+    assert!(log.contains("os error 24") && log.contains("raise the limit"), "{log}");
     files.check(&cluster.mount_as("b", "client-2")).unwrap();
     cluster.healthy();
 }

@@ -13,17 +13,17 @@ use crate::watch::StopAtEnd;
 /// Length of a record: odd, so that records straddle blocks.
 const RECORD: usize = 1003;
 
-fn record(who: u8, number: u32) -> Vec<u8> {
-    let mut out = vec![who; RECORD];
+fn record(mount: u8, number: u32) -> Vec<u8> {
+    let mut out = vec![mount; RECORD];
     out[..4].copy_from_slice(&number.to_le_bytes());
     out
 }
 
 /// The writer and number of this record; it must be whole.
 fn parse_record(bytes: &[u8]) -> (u8, u32) {
-    let who = bytes[4];
-    assert!(bytes[4..].iter().all(|byte| *byte == who), "a record of {who} is torn");
-    (who, u32::from_le_bytes(bytes[..4].try_into().unwrap()))
+    let mount = bytes[4];
+    assert!(bytes[4..].iter().all(|byte| *byte == mount), "a record of {mount} is torn");
+    (mount, u32::from_le_bytes(bytes[..4].try_into().unwrap()))
 }
 
 #[test]
@@ -31,12 +31,12 @@ fn appends_of_two_mounts_are_whole_and_none_is_lost() {
     let cluster = Cluster::up(3);
     let mounts = [cluster.mount("one"), cluster.mount_as("two", "h1")];
     std::thread::scope(|scope| {
-        for (who, mount) in mounts.iter().enumerate() {
+        for (index, mount) in mounts.iter().enumerate() {
             scope.spawn(move || {
                 let open = OpenOptions::new().append(true).create(true).open(mount.join("log"));
                 let mut file = open.unwrap();
                 for number in 0..300 {
-                    file.write_all(&record(who as u8, number)).unwrap();
+                    file.write_all(&record(index as u8, number)).unwrap();
                 }
                 file.sync_all().unwrap();
             });
@@ -46,10 +46,10 @@ fn appends_of_two_mounts_are_whole_and_none_is_lost() {
         let data = std::fs::read(mount.join("log")).unwrap();
         assert_eq!(data.len(), 600 * RECORD);
         let mut last = [None::<u32>; 2];
-        for (who, number) in data.chunks(RECORD).map(parse_record) {
+        for (index, number) in data.chunks(RECORD).map(parse_record) {
             // Each mount's own come in its order.
-            assert_eq!(number, last[who as usize].map_or(0, |before| before + 1));
-            last[who as usize] = Some(number);
+            assert_eq!(number, last[index as usize].map_or(0, |before| before + 1));
+            last[index as usize] = Some(number);
         }
         assert_eq!(last, [Some(299), Some(299)]);
     }
@@ -77,17 +77,17 @@ impl Writers {
 
 /// Writes numbers to every second slot and syncs them, until it is asked to stop; returns the last acknowledged one of
 /// each.
-fn writer(who: u64, path: &Path, writers: &Writers) -> Vec<u64> {
+fn writer(mount: u64, path: &Path, writers: &Writers) -> Vec<u64> {
     let file: File = OpenOptions::new().read(true).write(true).open(path).unwrap();
     let mut acknowledged = vec![0_u64; 8];
     let mut number: u64 = 1;
     while !writers.stop.load(Ordering::Relaxed) {
         let slot = number % 8;
-        let written = file.write_all_at(&number.to_le_bytes(), (slot * 2 + who) * 8);
+        let written = file.write_all_at(&number.to_le_bytes(), (slot * 2 + mount) * 8);
         // A write or sync that was under way when the proxy died may fail.
         if written.and_then(|()| file.sync_data()).is_ok() {
             acknowledged[slot as usize] = number;
-            writers.synced[who as usize].fetch_add(1, Ordering::Relaxed);
+            writers.synced[mount as usize].fetch_add(1, Ordering::Relaxed);
         }
         number += 1;
     }
@@ -105,9 +105,9 @@ fn bytes_synced_by_two_mounts_survive_kills_of_the_master_and_its_proxy() {
         let running: Vec<_> = mounts
             .iter()
             .enumerate()
-            .map(|(who, mount)| {
+            .map(|(index, mount)| {
                 let (path, writers) = (mount.join("slots"), &writers);
-                scope.spawn(move || writer(who as u64, &path, writers))
+                scope.spawn(move || writer(index as u64, &path, writers))
             })
             .collect();
         for _ in 0..2 {
@@ -123,11 +123,11 @@ fn bytes_synced_by_two_mounts_survive_kills_of_the_master_and_its_proxy() {
     assert!(acknowledged.iter().flatten().all(|number| *number > 100), "{acknowledged:?}");
     for mount in &mounts {
         let data = std::fs::read(mount.join("slots")).unwrap();
-        for (who, acknowledged) in acknowledged.iter().enumerate() {
+        for (index, acknowledged) in acknowledged.iter().enumerate() {
             for (slot, expected) in acknowledged.iter().enumerate() {
-                let at = (slot * 2 + who) * 8;
+                let at = (slot * 2 + index) * 8;
                 let value = u64::from_le_bytes(data[at..at + 8].try_into().unwrap());
-                assert!(value >= *expected, "slot {slot} of mount {who}: {value}, but {expected} was synced");
+                assert!(value >= *expected, "slot {slot} of mount {index}: {value}, but {expected} was synced");
                 assert!(value % 8 == slot as u64 || value == 0);
             }
         }

@@ -29,7 +29,7 @@ mod tests {
         let lab = Lab { seed: 1, effort: Effort::Quick, jobs: NonZeroUsize::MIN, on_world: &|_| () };
         for row in section(&lab).unwrap().rows {
             assert!(SOURCES.contains(&row.source.as_str()), "{}", row.source);
-            assert!(row.agrees() || !row.remark.is_empty(), "{}", row.what);
+            assert!(row.agrees() || !row.remark.is_empty(), "{}", row.quantity);
         }
     }
 }

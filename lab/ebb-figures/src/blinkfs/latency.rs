@@ -106,23 +106,23 @@ fn reads<'a>(section: &mut Section, powers: &[u32], of: &dyn Fn(Case) -> Option<
             };
             let rivals =
                 format!("At equal copies: {}, {}.", beside(PolicyKind::BlinkCircular), beside(PolicyKind::Tide));
-            let what = format!("90th percentile of read latency, r = {copies}, {percent} % power (ms)");
+            let quantity = format!("90th percentile of read latency, r = {copies}, {percent} % power (ms)");
             let ours = ms(seen.p90());
             let why = why(p90[at], ours.unwrap_or(f64::NAN));
             section.rows.push(Comparison::new(
                 "Table 2",
-                what,
+                quantity,
                 Cell::Number(p90[at], 0),
                 Cell::number(ours, 0),
                 format!("{why}{rivals}"),
             ));
-            let what = format!("standard deviation of read latency, r = {copies}, {percent} % power (ms)");
+            let quantity = format!("standard deviation of read latency, r = {copies}, {percent} % power (ms)");
             let spread = ms(seen.deviation());
             let apart = "It is made by the few reads that wait for a node to wake: how long each of them is, and how many there are at the \
                          edges of active times.";
             section.rows.push(Comparison::new(
                 "Table 2",
-                what,
+                quantity,
                 Cell::Number(deviation[at], 0),
                 Cell::number(spread, 0),
                 apart,
@@ -170,8 +170,14 @@ fn writes<'a>(section: &mut Section, powers: &[u32], of: &dyn Fn(Case) -> Option
                 "Not the same promise: the prototype's write returns when it is in the memory of one proxy; ours when it \
                  is synced on every member, or logged on as many nodes for those that sleep."
             };
-            let what = format!("90th percentile of write latency, r = {copies}, {percent} % power (ms)");
-            section.rows.push(Comparison::new("Table 2", what, Cell::Number(p90[at], 0), Cell::number(ours, 0), why));
+            let quantity = format!("90th percentile of write latency, r = {copies}, {percent} % power (ms)");
+            section.rows.push(Comparison::new(
+                "Table 2",
+                quantity,
+                Cell::Number(p90[at], 0),
+                Cell::number(ours, 0),
+                why,
+            ));
         }
     }
 }

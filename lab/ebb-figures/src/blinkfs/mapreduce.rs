@@ -104,28 +104,28 @@ fn steady_power(section: &mut Section, lab: &Lab<'_>) -> Result<()> {
         ),
     ] {
         let ours = sooner(rival);
-        let what = format!("word count at 50 % power: blinking ends sooner than {} by", rival.name());
-        section.rows.push(Comparison::new("Fig. 11a", what, Cell::Share(printed, 0), Cell::share(ours, 0), why));
+        let quantity = format!("word count at 50 % power: blinking ends sooner than {} by", rival.name());
+        section.rows.push(Comparison::new("Fig. 11a", quantity, Cell::Share(printed, 0), Cell::share(ours, 0), why));
     }
-    let told = |time: Option<f64>| time.map_or_else(|| "stalls".into(), |time| Cell::text(format!("{time:.0} s")));
+    let cell = |time: Option<f64>| time.map_or_else(|| "stalls".into(), |time| Cell::text(format!("{time:.0} s")));
     let blink = of(Rival::Blink, 20);
     section.rows.push(
-        Comparison::new("Fig. 11a", "word count at 20 % power: blinking", "ends".into(), told(blink), "")
+        Comparison::new("Fig. 11a", "word count at 20 % power: blinking", "ends".into(), cell(blink), "")
             .bound(blink.is_some()),
     );
     let rabbit = of(Rival::Rabbit, 20);
     section.rows.push(
-        Comparison::new("Fig. 11a", "word count at 20 % power: Rabbit", "stalls".into(), told(rabbit), "")
+        Comparison::new("Fig. 11a", "word count at 20 % power: Rabbit", "stalls".into(), cell(rabbit), "")
             .bound(rabbit.is_none()),
     );
     for percent in powers {
         let (tide, better) = (of(Rival::Tide, *percent), of(Rival::Blink, *percent));
         let best = [better, of(Rival::Rabbit, *percent)].into_iter().flatten().fold(f64::INFINITY, f64::min);
         let holds = tide.is_some_and(|tide| tide <= best * 1.05);
-        let what = format!("word count at {percent} % power: tide; beside it the better of blinking and Rabbit");
+        let quantity = format!("word count at {percent} % power: tide; beside it the better of blinking and Rabbit");
         let why = "Three copies each; tide's data is Rabbit's.";
         section.rows.push(
-            Comparison::new("Fig. 11a", what, told(Some(best)), told(tide), why)
+            Comparison::new("Fig. 11a", quantity, cell(Some(best)), cell(tide), why)
                 .judged(holds, if holds { "no worse" } else { "worse" }),
         );
     }

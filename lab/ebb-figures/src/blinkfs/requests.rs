@@ -160,7 +160,7 @@ pub fn section(lab: &Lab<'_>) -> Result<Section> {
 
 const MARKS: [Mark; 4] = [Mark::Markers, Mark::Line, Mark::Dashed, Mark::DashedStep];
 
-fn told(time: Option<f64>) -> Cell {
+fn cell(time: Option<f64>) -> Cell {
     time.map_or_else(|| "infinite".into(), |time| Cell::text(format!("{:.3} s", time)))
 }
 
@@ -181,13 +181,13 @@ fn steady(section: &mut Section, lab: &Lab<'_>) -> Result<()> {
             "key-value store at 20 % power: blinking's mean latency against load-proportional's",
             "much lower".into(),
             Cell::number(blink.zip(proportional).map(|(one, other)| one / other), 2),
-            format!("{} against {}.", told(blink).human(), told(proportional).human()),
+            format!("{} against {}.", cell(blink).human(), cell(proportional).human()),
         )
         .bound(blink.zip(proportional).is_some_and(|(one, other)| one < other)),
     );
     let rabbit = at(Rival::Rabbit, 20);
     section.rows.push(
-        Comparison::new("Fig. 12a", "Rabbit below two nodes' power", "infinite".into(), told(rabbit), "")
+        Comparison::new("Fig. 12a", "Rabbit below two nodes' power", "infinite".into(), cell(rabbit), "")
             .bound(rabbit.is_none()),
     );
     for percent in powers {
@@ -202,13 +202,13 @@ fn steady(section: &mut Section, lab: &Lab<'_>) -> Result<()> {
             Comparison::new(
                 "Fig. 12a",
                 format!("mean latency at {percent} % power: tide; beside it the better of blinking and Rabbit"),
-                told(Some(best)),
-                told(tide),
+                cell(Some(best)),
+                cell(tide),
                 format!(
                     "90th percentile: tide {}, blinking {}, Rabbit {}. Tide's data is Rabbit's, three copies.",
-                    told(p90(Rival::Tide)).human(),
-                    told(p90(Rival::Blink)).human(),
-                    told(p90(Rival::Rabbit)).human()
+                    cell(p90(Rival::Tide)).human(),
+                    cell(p90(Rival::Blink)).human(),
+                    cell(p90(Rival::Rabbit)).human()
                 ),
             )
             .judged(holds, if holds { "no worse" } else { "worse" }),
@@ -300,7 +300,7 @@ fn search(section: &mut Section, lab: &Lab<'_>) -> Result<()> {
     );
     let best = [served(&blink), served(&rabbit)].into_iter().flatten().fold(0.0, f64::max);
     let holds = served(&tide).is_some_and(|tide| tide >= best * 0.95);
-    let p90 = |seen: &Latencies| told(seen.p90()).human();
+    let p90 = |seen: &Latencies| cell(seen.p90()).human();
     section.rows.push(
         Comparison::new(
             "Fig. 13",

@@ -125,7 +125,7 @@ fn prefetch(section: &mut Section, seen: &Seen) {
             continue;
         }
         let shown: Vec<String> = shares.iter().map(|share| format!("{share:.2}")).collect();
-        let (who, paper, holds, why) = match reader {
+        let (reader_name, paper, holds, why) = match reader {
             Reader::Search => (
                 "a search without locations",
                 "grows",
@@ -150,7 +150,7 @@ fn prefetch(section: &mut Section, seen: &Seen) {
         section.rows.push(
             Comparison::new(
                 "Sec. 3",
-                format!("network bytes of {who} for each byte asked for, at 0, 25, 50, 100 % prefetch"),
+                format!("network bytes of {reader_name} for each byte asked for, at 0, 25, 50, 100 % prefetch"),
                 paper,
                 Cell::text(shown.join(", ")),
                 why,
@@ -163,7 +163,7 @@ fn prefetch(section: &mut Section, seen: &Seen) {
         let (Some(none), Some(spare), Some(most)) = (of(steps[0]), of(Prefetch::Spare), of(full)) else { continue };
         let time = |cost: Cost| format!("{:.2} s", cost.seconds);
         let bytes = |cost: Cost| format!("{:.2}", cost.network_share());
-        let what = match reader {
+        let quantity = match reader {
             Reader::Search => "a search without locations",
             Reader::Sequential => "a sequential reader",
             Reader::Random => "a random reader",
@@ -178,7 +178,7 @@ fn prefetch(section: &mut Section, seen: &Seen) {
         section.rows.push(
             Comparison::new(
                 "Sec. 5",
-                format!("{what} with spare bandwidth only: time, network bytes for each asked for"),
+                format!("{quantity} with spare bandwidth only: time, network bytes for each asked for"),
                 "open question".into(),
                 Cell::text(format!("{}, {}", time(spare), bytes(spare))),
                 why,

@@ -47,12 +47,13 @@ fn deviations_are_named() {
     // Nothing is saved by locations, and prefetch makes no difference.
     seen.searches[0] = vec![cost(220.0, 4088.0)];
     seen.readers.iter_mut().for_each(|of| of[0] = vec![cost(5.0, 1000.0)]);
-    let wrong: Vec<String> = section(&seen).rows.into_iter().filter(|row| !row.agrees()).map(|row| row.what).collect();
+    let wrong: Vec<String> =
+        section(&seen).rows.into_iter().filter(|row| !row.agrees()).map(|row| row.quantity).collect();
     let expected =
         ["network bytes of a search on HDFS's setting", "time of the latter", "search without locations for each byte"];
     assert_eq!(wrong.len(), expected.len(), "{wrong:?}");
     for part in expected {
-        assert!(wrong.iter().any(|what| what.contains(part)), "{part}: {wrong:?}");
+        assert!(wrong.iter().any(|quantity| quantity.contains(part)), "{part}: {wrong:?}");
     }
 }
 

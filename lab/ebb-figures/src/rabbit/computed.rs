@@ -31,7 +31,7 @@ mod tests {
         let section = section(&lab).unwrap();
         for row in &section.rows {
             assert!(SOURCES.contains(&row.source.as_str()), "{}", row.source);
-            assert!(row.agrees() || !row.remark.is_empty(), "{}", row.what);
+            assert!(row.agrees() || !row.remark.is_empty(), "{}", row.quantity);
         }
         assert_eq!(section.figures.len(), FIGURES.len());
     }

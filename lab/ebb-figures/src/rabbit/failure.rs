@@ -65,17 +65,17 @@ fn run(seed: u64, blocks: u32) -> Result<Seen> {
         // The failed one has power as long as no other node needs it, in case it is only late; it does nothing with it.
         let after = bed.nodes_on().await?.iter().filter_map(place).filter(|place| *place > 0).collect();
         read(&bed, &user, &all_blocks(&bed, "after a failure")).await?;
-        wait(&bed, "all copies", async || Ok(told(&bed).await?.whole_ms > 0)).await?;
+        wait(&bed, "all copies", async || Ok(last_failure(&bed).await?.whole_ms > 0)).await?;
         let durable = bed.world.now() - began;
         let copies = bed.cluster().cluster_status().await?.repaired;
         bed.world.sleep(MENDED.saturating_sub(bed.world.now() - began)).await;
-        let failure = told(&bed).await?;
+        let failure = last_failure(&bed).await?;
         if failure.placed_ms > 0 {
             bail!(Internal, "everything is in its place without the node that most of it belongs on: {failure:?}");
         }
         let mended = bed.world.now();
         bed.cluster().repair(NodeId::new(chain[0]))?;
-        wait(&bed, "everything in its place", async || Ok(told(&bed).await?.placed_ms > 0)).await?;
+        wait(&bed, "everything in its place", async || Ok(last_failure(&bed).await?.placed_ms > 0)).await?;
         let placed = bed.world.now() - mended;
         wait(&bed, "the primaries alone on", async || Ok(bed.nodes_on().await?.len() == PRIMARIES as usize)).await?;
         let at_last = bed.nodes_on().await?.iter().filter_map(place).collect();
@@ -85,7 +85,7 @@ fn run(seed: u64, blocks: u32) -> Result<Seen> {
 }
 
 /// The master's report of the failure.
-async fn told(bed: &Testbed) -> Result<pb::NodeFailure> {
+async fn last_failure(bed: &Testbed) -> Result<pb::NodeFailure> {
     Ok(bed.cluster().cluster_status().await?.failures.last().copied().unwrap_or_default())
 }
 
@@ -112,12 +112,12 @@ async fn read(bed: &Testbed, user: &User, blocks: &[Block]) -> Result<()> {
 }
 
 /// Waits until it is so.
-async fn wait(bed: &Testbed, what: &str, is_so: impl AsyncFn() -> Result<bool>) -> Result<()> {
+async fn wait(bed: &Testbed, event: &str, is_so: impl AsyncFn() -> Result<bool>) -> Result<()> {
     let end = bed.world.now() + PATIENCE;
     while !is_so().await? {
         if bed.world.now() > end {
-            let plan = bed.cluster().status().await.map(|told| told.why).unwrap_or_default();
-            bail!(Timeout, "after {PATIENCE:?} there are still not {what}; the plan says {plan:?}");
+            let plan = bed.cluster().status().await.map(|status| status.why).unwrap_or_default();
+            bail!(Timeout, "after {PATIENCE:?} there are still not {event}; the plan says {plan:?}");
         }
         bed.world.sleep(LOOK).await;
     }
@@ -135,8 +135,8 @@ pub fn section(lab: &Lab<'_>) -> Result<Section> {
     let after =
         format!("Of {NODES} on the chain {} were on before, {} after.", names(&seen.before), names(&seen.after));
     let mut section = Section::new("", &[]);
-    let mut row = |what: &str, paper: Cell, ours: Cell, why: String| {
-        section.rows.push(Comparison::new("Sec. 3.5", what, paper, ours, why));
+    let mut row = |quantity: &str, paper: Cell, ours: Cell, why: String| {
+        section.rows.push(Comparison::new("Sec. 3.5", quantity, paper, ours, why));
     };
     row(
         "nodes on after a primary has failed, with gears: p - 1 and its recovery group",
@@ -157,8 +157,14 @@ pub fn section(lab: &Lab<'_>) -> Result<Section> {
         Cell::Number(seen.available.as_secs_f64(), 1),
         times.into(),
     );
-    let mut time = |what: &str, span: Duration, why: String| {
-        section.rows.push(Comparison::new("Sec. 3.5", what, Cell::Missing, Cell::Number(span.as_secs_f64(), 1), why));
+    let mut time = |quantity: &str, span: Duration, why: String| {
+        section.rows.push(Comparison::new(
+            "Sec. 3.5",
+            quantity,
+            Cell::Missing,
+            Cell::Number(span.as_secs_f64(), 1),
+            why,
+        ));
     };
     time(
         "until nothing lacks copies, with the power of before (s)",

@@ -245,17 +245,23 @@ fn table_2(section: &mut Section, lab: &Lab<'_>) -> Result<()> {
     let (hdfs, rabbit) = (seen(Sharing::All)?, seen(Sharing::Own)?);
     for (at, (rivals, printed_hdfs, printed_rabbit)) in TABLE_2.into_iter().enumerate().skip(1) {
         let share = |name: &str, printed: f64, ours: f64| {
-            let what = format!("{name}: throughput beside {rivals} rivals, as a share of that beside one");
-            (what, Cell::Share(printed, 1), Cell::Share(ours, 1))
+            let quantity = format!("{name}: throughput beside {rivals} rivals, as a share of that beside one");
+            (quantity, Cell::Share(printed, 1), Cell::Share(ours, 1))
         };
-        let (what, paper, ours) = share("Rabbit", printed_rabbit / TABLE_2[0].2, rabbit[at] / rabbit[0]);
+        let (quantity, paper, ours) = share("Rabbit", printed_rabbit / TABLE_2[0].2, rabbit[at] / rabbit[0]);
         section.rows.push(
-            Comparison::new("Table 2", what, paper, ours, "Shares of disks alone: each dataset has nodes of its own.")
-                .bound(rabbit[at] / rabbit[0] > 0.96),
+            Comparison::new(
+                "Table 2",
+                quantity,
+                paper,
+                ours,
+                "Shares of disks alone: each dataset has nodes of its own.",
+            )
+            .bound(rabbit[at] / rabbit[0] > 0.96),
         );
-        let (what, paper, ours) = share("HDFS", printed_hdfs / TABLE_2[0].1, hdfs[at] / hdfs[0]);
+        let (quantity, paper, ours) = share("HDFS", printed_hdfs / TABLE_2[0].1, hdfs[at] / hdfs[0]);
         let why = "Disks are shared alike by all streams here; the paper's application computes too, and loses less.";
-        section.rows.push(Comparison::new("Table 2", what, paper, ours, why).bound(hdfs[at] / hdfs[0] < 0.8));
+        section.rows.push(Comparison::new("Table 2", quantity, paper, ours, why).bound(hdfs[at] / hdfs[0] < 0.8));
     }
     let columns = |values: &[f64]| values.iter().map(|one| one / values[0]).collect::<Vec<_>>();
     section.figures.push(
@@ -283,7 +289,7 @@ fn table_3(section: &mut Section, lab: &Lab<'_>) -> Result<()> {
     let (hdfs, rabbit) = (priorities(Sharing::All, lab.seed)?, priorities(Sharing::Own, lab.seed)?);
     for (job, printed_hdfs, printed_rabbit) in TABLE_3 {
         let (paper, ours) = (printed_hdfs / printed_rabbit, hdfs[job - 1] / rabbit[job - 1]);
-        let what = format!("speed-up of job {job}, priority {}, over HDFS", JOBS[job - 1].1);
+        let quantity = format!("speed-up of job {job}, priority {}, over HDFS", JOBS[job - 1].1);
         let why = match job {
             1 => {
                 "The job of lowest priority gets all nodes back when the others have ended, and loses only what its data \
@@ -292,7 +298,7 @@ fn table_3(section: &mut Section, lab: &Lab<'_>) -> Result<()> {
             _ => "Gains, as printed; how much depends on how much of the time is computing, which is none here.",
         };
         section.rows.push(
-            Comparison::new("Table 3", what, Cell::Number(paper, 2), Cell::Number(ours, 2), why)
+            Comparison::new("Table 3", quantity, Cell::Number(paper, 2), Cell::Number(ours, 2), why)
                 .judged(ours < 1.02 && job == 1 || ours > 1.2 && job > 1, format!("{:.2} of it", ours / paper)),
         );
     }

@@ -112,7 +112,7 @@ pub fn section(lab: &Lab<'_>) -> Result<Section> {
         .bound((0.85..1.15).contains(&whole(rabbit))),
     );
     let least = f64::from(PRIMARIES * REPLICAS) / f64::from(NODES);
-    for (what, paper, sort, near) in [
+    for (quantity, paper, sort, near) in [
         ("rate of the full write without off-loading, of HDFS's", least, alone, 0.2..0.7),
         ("the same with off-loading", 1.0, rabbit, 0.85..1.15),
     ] {
@@ -123,7 +123,7 @@ pub fn section(lab: &Lab<'_>) -> Result<Section> {
         );
         let share = hdfs.write / sort.write;
         section.rows.push(
-            Comparison::new("Sec. 3.3", what, Cell::share(Some(paper), 0), Cell::share(Some(share), 0), why)
+            Comparison::new("Sec. 3.3", quantity, Cell::share(Some(paper), 0), Cell::share(Some(share), 0), why)
                 .bound(near.contains(&share)),
         );
     }

@@ -26,7 +26,7 @@ const BLINKING_STREAMS: usize = 64;
 /// One run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Case {
-    who: Who,
+    system: Who,
     /// Power for so many active nodes.
     awake: u32,
 }
@@ -43,7 +43,7 @@ enum Who {
 impl Case {
     fn setting(&self, blocks: u32) -> Setting {
         let layout = Layout::equal_work(PRIMARIES, 3);
-        match self.who {
+        match self.system {
             // "The data is written onto a number of nodes equal to the number of active nodes in the Rabbit case".
             Who::Hdfs => Setting::of(self.awake, PolicyKind::AlwaysOn, Layout::RANDOM, blocks),
             Who::Rabbit | Who::Named => Setting::of(NODES, PolicyKind::Activation, layout, blocks),
@@ -63,7 +63,7 @@ impl Case {
                 users.push(bed.user(&format!("reader{number}"), Some(Access::Read)).await?);
             }
             let streams = if self.awake < PRIMARIES { BLINKING_STREAMS } else { STREAMS };
-            let balancer = match self.who {
+            let balancer = match self.system {
                 Who::Named => Some(Balancer::new(&bed, &users[0]).await?),
                 Who::Hdfs | Who::Rabbit | Who::Tide => None,
             };
@@ -80,7 +80,7 @@ fn rate(whole: &Whole, bytes: u64) -> Option<(f64, f64)> {
 
 pub fn section(lab: &Lab<'_>) -> Result<Section> {
     let (blocks, steps): (u32, &[u32]) = lab.effort.of((800, &[5, 10, 15, 20, 25]), (160, &[5, 15]));
-    let cases = |who, steps: &[u32]| steps.iter().map(|awake| Case { who, awake: *awake }).collect::<Vec<_>>();
+    let cases = |system, steps: &[u32]| steps.iter().map(|awake| Case { system, awake: *awake }).collect::<Vec<_>>();
     let mut all = cases(Who::Hdfs, steps);
     all.extend(cases(Who::Rabbit, steps));
     all.extend(cases(Who::Rabbit, &[2]));
@@ -88,8 +88,8 @@ pub fn section(lab: &Lab<'_>) -> Result<Section> {
     all.extend(cases(Who::Tide, steps));
     all.extend(cases(Who::Tide, &[2]));
     let seen = lab.map(&all, |case| case.run(lab.seed, blocks))?;
-    let of = |who: Who, awake: u32| {
-        all.iter().zip(&seen).find(|(case, _)| case.who == who && case.awake == awake).and_then(|found| *found.1)
+    let of = |system: Who, awake: u32| {
+        all.iter().zip(&seen).find(|(case, _)| case.system == system && case.awake == awake).and_then(|found| *found.1)
     };
     let mut section = Section::new("", &[]);
     rows(&mut section, steps, &of);
@@ -101,10 +101,10 @@ pub fn section(lab: &Lab<'_>) -> Result<Section> {
 const EQUAL: f64 = 0.10;
 
 fn rows(section: &mut Section, steps: &[u32], of: &dyn Fn(Who, u32) -> Option<(f64, f64)>) {
-    let share = |who: Who, awake: u32| Some(of(who, awake)?.0 / of(Who::Hdfs, awake)?.0);
+    let share = |system: Who, awake: u32| Some(of(system, awake)?.0 / of(Who::Hdfs, awake)?.0);
     for awake in steps {
         let (ratio, named) = (share(Who::Rabbit, *awake), share(Who::Named, *awake));
-        let what =
+        let quantity =
             format!("full read of {awake} of {NODES} nodes, activation on equal-work, as a share of HDFS on {awake}");
         let named = Cell::share(named, 0).human();
         let why = format!(
@@ -112,7 +112,7 @@ fn rows(section: &mut Section, steps: &[u32], of: &dyn Fn(Who, u32) -> Option<(f
              Rabbit has it: {named}."
         );
         section.rows.push(
-            Comparison::new("Fig. 6", what, "equal".into(), Cell::share(ratio, 0), why)
+            Comparison::new("Fig. 6", quantity, "equal".into(), Cell::share(ratio, 0), why)
                 .bound(ratio.is_some_and(|ratio| (1.0 - ratio).abs() <= EQUAL)),
         );
     }
@@ -131,7 +131,7 @@ fn rows(section: &mut Section, steps: &[u32], of: &dyn Fn(Who, u32) -> Option<(f
     );
     for awake in steps.iter().copied().chain([2]) {
         let (tide, rabbit) = (of(Who::Tide, awake), of(Who::Rabbit, awake));
-        let what = format!("full read with power for {awake} nodes: tide (MB/s); beside it activation");
+        let quantity = format!("full read with power for {awake} nodes: tide (MB/s); beside it activation");
         let p90 =
             |seen: Option<(f64, f64)>| seen.map_or_else(|| "stalls".into(), |seen| format!("p90 {:.0} ms", seen.1));
         let remark = format!(
@@ -147,15 +147,15 @@ fn rows(section: &mut Section, steps: &[u32], of: &dyn Fn(Who, u32) -> Option<(f
         let beside = rabbit.map_or_else(|| "stalls".into(), |rabbit| Cell::Number(rabbit.0, 0));
         let words = if holds { "no worse" } else { "worse" };
         section.rows.push(
-            Comparison::new("Fig. 6", what, beside, Cell::number(tide.map(|tide| tide.0), 0), remark)
+            Comparison::new("Fig. 6", quantity, beside, Cell::number(tide.map(|tide| tide.0), 0), remark)
                 .judged(holds, words),
         );
     }
 }
 
 fn figure(steps: &[u32], of: &dyn Fn(Who, u32) -> Option<(f64, f64)>) -> Figure {
-    let curve = |who, steps: &[u32]| {
-        steps.iter().filter_map(|awake| of(who, *awake).map(|seen| (f64::from(*awake), seen.0))).collect::<Vec<_>>()
+    let curve = |system, steps: &[u32]| {
+        steps.iter().filter_map(|awake| of(system, *awake).map(|seen| (f64::from(*awake), seen.0))).collect::<Vec<_>>()
     };
     let with_two: Vec<u32> = [2].into_iter().chain(steps.iter().copied()).collect();
     let per_node = of(Who::Hdfs, steps[0]).map_or(0.0, |seen| seen.0 / f64::from(steps[0]));
@@ -182,9 +182,9 @@ mod tests {
     /// where they lie is chance, so five are added up.
     #[test]
     fn reads_follow_the_power_and_tide_goes_on_below_the_primaries() {
-        let run = |who, awake| Case { who, awake }.run(7, 96).unwrap();
+        let run = |system, awake| Case { system, awake }.run(7, 96).unwrap();
         let rates = |awake| -> Vec<f64> {
-            (7..12).map(|seed| Case { who: Who::Rabbit, awake }.run(seed, 96).unwrap().unwrap().0).collect()
+            (7..12).map(|seed| Case { system: Who::Rabbit, awake }.run(seed, 96).unwrap().unwrap().0).collect()
         };
         let (five, fifteen) = (rates(5), rates(15));
         let sum = |rates: &[f64]| rates.iter().sum::<f64>();

@@ -65,8 +65,8 @@ pub(super) const RECORDS: Target = Target {
     cases: 2_500,
     decode: |bytes| {
         let records = split(bytes);
-        let told = records.iter().map(|record| Ok(&record[..]));
-        let Ok((mut machine, index, term)) = Machine::from_records(told) else { return false };
+        let records = records.iter().map(|record| Ok(&record[..]));
+        let Ok((mut machine, index, term)) = Machine::from_records(records) else { return false };
         ask_everything(&machine);
         let _ = machine.check();
         for command in &history() {
@@ -381,8 +381,8 @@ mod tests {
         assert_eq!(machine.check(), Vec::<String>::new());
         for request in requests() {
             let op = request.op.unwrap().op.unwrap();
-            let told = machine.query(SessionId::new(1), &request.credentials.unwrap().into(), &op);
-            assert!(told.is_ok(), "{told:?} for {op:?}");
+            let answer = machine.query(SessionId::new(1), &request.credentials.unwrap().into(), &op);
+            assert!(answer.is_ok(), "{answer:?} for {op:?}");
         }
     }
 }

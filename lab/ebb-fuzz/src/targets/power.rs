@@ -134,10 +134,10 @@ pub(super) const UPS: Target = Target {
     cases: 5_000,
     decode: |bytes| {
         let mut listing = Listing::default();
-        let mut is_told = false;
+        let mut has_supply = false;
         for line in String::from_utf8_lossy(bytes).lines() {
-            let Ok(told) = listing.on_line(line) else { break };
-            let Some(reading) = told.and_then(|variables| UpsReading::from_variables(&variables).ok()) else {
+            let Ok(parsed) = listing.on_line(line) else { break };
+            let Some(reading) = parsed.and_then(|variables| UpsReading::from_variables(&variables).ok()) else {
                 continue;
             };
             let rule = UpsRule {
@@ -146,9 +146,9 @@ pub(super) const UPS: Target = Target {
                 capacity_joules: Some(1e6),
                 reserve: 0.1,
             };
-            is_told |= rule.supply(&reading, std::time::Duration::from_secs(5)).is_ok();
+            has_supply |= rule.supply(&reading, std::time::Duration::from_secs(5)).is_ok();
         }
-        is_told
+        has_supply
     },
     samples: || {
         let listing = "BEGIN LIST VAR ups\nVAR ups ups.status \"OB LB\"\nVAR ups battery.charge \"80\"\n\

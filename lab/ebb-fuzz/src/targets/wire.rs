@@ -159,8 +159,8 @@ pub(super) const FUSE: Target = Target {
     },
     repair: |bytes| {
         let len = bytes.len() as u32;
-        if let Some(told) = bytes.get_mut(..4) {
-            told.copy_from_slice(&len.to_ne_bytes());
+        if let Some(stated) = bytes.get_mut(..4) {
+            stated.copy_from_slice(&len.to_ne_bytes());
         }
     },
 };

@@ -34,8 +34,8 @@ pub fn real(least: f64, most: f64) -> impl Fn(&str) -> Result<f64, String> + Clo
     }
 }
 
-fn refusal<T: Display>(what: &str, least: T, most: T, nearest: T) -> String {
-    format!("a {what} from {least} to {most} is wanted; the nearest possible value is {nearest}")
+fn refusal<T: Display>(name: &str, least: T, most: T, nearest: T) -> String {
+    format!("a {name} from {least} to {most} is wanted; the nearest possible value is {nearest}")
 }
 
 #[cfg(test)]

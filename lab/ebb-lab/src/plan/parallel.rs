@@ -14,10 +14,10 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Threads on all cores. `what` is the label of the bar.
-    pub fn new(output: Output, what: &str) -> Self {
+    /// Threads on all cores. `label` is the label of the bar.
+    pub fn new(output: Output, label: &str) -> Self {
         let count = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { count, bar: output.item_bar(0, what) }
+        Self { count, bar: output.item_bar(0, label) }
     }
 
     /// Runs `work` on every item. Items are started, and results returned, in their order.
@@ -61,11 +61,11 @@ impl Drop for Workers {
 /// That of the first item that fails.
 pub fn map<T: Sync, R: Send>(
     output: Output,
-    what: &str,
+    label: &str,
     items: &[T],
     work: impl Fn(&T) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
-    Workers::new(output, what).map(items, work)
+    Workers::new(output, label).map(items, work)
 }
 
 fn take_next_item<'a, T>(next: &AtomicUsize, items: &'a [T]) -> Option<(usize, &'a T)> {

@@ -54,7 +54,7 @@ pub fn enumerate(model: &Opens, state: &State, actions: &mut Vec<Action>) {
     let is_quiet = !state.is_making && state.opening.is_none();
     may(state.has_begun && is_quiet && state.openings < bounds.opens, Action::Open);
     may(!is_quiet, Action::GiveUp);
-    may(state.is_untold && !state.is_making, Action::Acknowledge);
+    may(state.is_unacknowledged && !state.is_making, Action::Acknowledge);
     may(state.handles > 0, Action::Close);
     let is_closed = state.handles == 0 && state.opening.is_none() && state.is_registered;
     may(is_closed && state.forgotten < bounds.forgets, Action::Forget);
@@ -88,7 +88,7 @@ pub fn perform(model: &Opens, state: &mut State, action: Action) {
             state.is_registered |= state.opening.is_some();
             (state.is_making, state.opening) = (false, None);
         }
-        Action::Acknowledge => state.is_untold = false,
+        Action::Acknowledge => state.is_unacknowledged = false,
         Action::Close => state.handles -= 1,
         Action::Forget => say_closed(state),
         Action::BeSilent => state.is_registered = false,
@@ -115,8 +115,8 @@ pub fn perform(model: &Opens, state: &mut State, action: Action) {
         Action::Free => state.is_freed = true,
         Action::Restart => {
             state.restarts += 1;
-            let is_untold = state.is_untold && !state.is_freed && !model.is(Mutant::MakersAreForgotten);
-            (state.noted, state.is_reclaiming) = (is_untold.then_some(0), true);
+            let is_unacknowledged = state.is_unacknowledged && !state.is_freed && !model.is(Mutant::MakersAreForgotten);
+            (state.noted, state.is_reclaiming) = (is_unacknowledged.then_some(0), true);
             state.answers.clear();
         }
     }
@@ -129,9 +129,9 @@ fn record_open(state: &mut State, number: u8) {
 /// Answered, and not done twice, when it is repeated; refused when the answer has been acknowledged.
 fn make(state: &mut State) {
     if !state.is_made {
-        (state.is_made, state.is_named, state.is_untold) = (true, true, true);
+        (state.is_made, state.is_named, state.is_unacknowledged) = (true, true, true);
     }
-    if !state.is_untold {
+    if !state.is_unacknowledged {
         return;
     }
     if !state.is_freed {
@@ -182,16 +182,16 @@ fn must_ask(model: &Opens, state: &State) -> bool {
 }
 
 fn may_free(model: &Opens, state: &State) -> bool {
-    let is_told = !state.is_reclaiming || model.is(Mutant::FreesBeforeReclaim);
-    state.is_made && !state.is_named && !state.is_freed && state.noted.is_none() && is_told
+    let is_known = !state.is_reclaiming || model.is(Mutant::FreesBeforeReclaim);
+    state.is_made && !state.is_named && !state.is_freed && state.noted.is_none() && is_known
 }
 
 /// Whether a question and its answer, if they come through, have the file freed.
 pub fn is_freed_by_asking(model: &Opens, state: &State) -> bool {
     let mut state = state.clone();
     if state.is_reclaiming {
-        let told = Action::DeliverReclaim(state.is_registered, state.openings);
-        perform(model, &mut state, told);
+        let delivery = Action::DeliverReclaim(state.is_registered, state.openings);
+        perform(model, &mut state, delivery);
     }
     if must_ask(model, &state) {
         perform(model, &mut state, Action::HearAsk);

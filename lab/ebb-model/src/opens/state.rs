@@ -17,7 +17,7 @@ pub struct State {
     /// Logged: it was made.
     pub is_made: bool,
     /// Logged: the answer to the file's maker, as long as it may be asked for again.
-    pub is_untold: bool,
+    pub is_unacknowledged: bool,
     /// Logged: it has a name.
     pub is_named: bool,
     /// Logged: its space is given to others.

@@ -111,9 +111,9 @@ fn may_settle(model: &Returns, state: &State) -> bool {
 
 /// Whether a member that has promised has the highest reported version, and no less than the committed one.
 fn is_winner(state: &State, node: usize) -> bool {
-    let told = |node: usize| state.nodes[node].replica.filter(|_| state.answered & (1 << node) != 0);
-    let highest = state.members().filter_map(told).map(|replica| replica.version).max();
-    told(node).is_some_and(|replica| Some(replica.version) == highest && replica.version >= state.committed)
+    let answer_of = |node: usize| state.nodes[node].replica.filter(|_| state.answered & (1 << node) != 0);
+    let highest = state.members().filter_map(answer_of).map(|replica| replica.version).max();
+    answer_of(node).is_some_and(|replica| Some(replica.version) == highest && replica.version >= state.committed)
 }
 
 fn may_grow(state: &State) -> bool {

@@ -90,7 +90,7 @@ impl Client {
     }
 
     /// A handle reports the error, if there is one.
-    fn is_told(&mut self, name: ClientName, history: &mut History) -> bool {
+    fn hears_of_loss(&mut self, name: ClientName, history: &mut History) -> bool {
         if self.sticky {
             self.sticky = false;
             history.warn(name);
@@ -104,7 +104,7 @@ impl Client {
 pub fn begin_operation(state: &mut State, name: ClientName, wish: fn(u8) -> Wish) {
     let (client, history) = (&mut state.clients[name.index()], &mut state.history);
     let is_write = matches!(wish(0), Wish::Write(_));
-    if is_write && client.is_told(name, history) {
+    if is_write && client.hears_of_loss(name, history) {
         return;
     }
     let wish = if is_write { wish(history.begin_write(name)) } else { wish(0) };
@@ -190,7 +190,7 @@ pub fn hear(protocol: &Sharing, state: &mut State, reply: Reply) {
 pub fn finish_sync(state: &mut State, name: ClientName) {
     let client = &mut state.clients[name.index()];
     let Some(operation) = client.operation.take() else { return };
-    if !client.is_told(name, &mut state.history) {
+    if !client.hears_of_loss(name, &mut state.history) {
         state.history.promise(operation.writes);
     }
 }

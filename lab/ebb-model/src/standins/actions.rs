@@ -182,10 +182,10 @@ fn recovery_actions(protocol: &Standins, state: &State, recovery: &recovery::Rec
         if !node.answers() || !state.master.set[place] || node.replica.fence() > epoch || recovery.stamped[place] {
             continue;
         }
-        match recovery.told[place] {
+        match recovery.reported[place] {
             None => actions.push(Action::Promise(place)),
-            Some(told) => {
-                let has_more = recovery.found.iter().any(|entry| entry.version > told);
+            Some(reported) => {
+                let has_more = recovery.found.iter().any(|entry| entry.version > reported);
                 if has_more && recovery.base.is_none() {
                     actions.push(Action::Replay(place));
                 }

@@ -31,7 +31,7 @@ pub struct Recovery {
     /// The logged writes that were found.
     pub found: Vec<Entry>,
     /// By member: the version that it reported.
-    pub told: [Option<Version>; MEMBERS],
+    pub reported: [Option<Version>; MEMBERS],
     /// The version to which members are made equal, once one has it.
     pub base: Option<Version>,
     /// By member: whether it is at (epoch, 0).
@@ -55,7 +55,7 @@ impl Recovery {
         if self.base.is_some() {
             return self.base;
         }
-        let base = self.told.iter().flatten().max().copied()?;
+        let base = self.reported.iter().flatten().max().copied()?;
         let logged = self.found.last().map_or(Version::ZERO, |entry| entry.version);
         let is_whole = base >= logged || protocol.is(Mutant::GoesOnWithoutLogged);
         (base >= committed && is_whole).then_some(base)
@@ -95,7 +95,7 @@ pub fn promise(state: &mut State, place: usize) {
     replica.sync();
     let version = replica.synced.version;
     if let Some(recovery) = &mut state.master.recovery {
-        recovery.told[place] = Some(version);
+        recovery.reported[place] = Some(version);
     }
 }
 
@@ -106,7 +106,7 @@ pub fn replay(state: &mut State, place: usize) {
     let replica = &mut state.nodes[place].replica;
     replica.received = made_up(replica.received, &recovery.found);
     replica.sync();
-    recovery.told[place] = Some(replica.synced.version);
+    recovery.reported[place] = Some(replica.synced.version);
     if replica.synced.writes.0 & state.history.firm.0 & !before.0 != 0 {
         state.history.replayed = true;
         state.history.mirrored |= !state.always_on.is_whole();
@@ -119,7 +119,7 @@ pub fn stamp(protocol: &Standins, state: &mut State, place: usize) {
     let Some(recovery) = &mut state.master.recovery else { return };
     let Some(base) = recovery.goal(protocol, committed) else { return };
     // A member that has the base is stamped as it is; another one pulls from a member that is still there.
-    let has_base = |other: &usize| recovery.told[*other] == Some(base) && state.nodes[*other].answers();
+    let has_base = |other: &usize| recovery.reported[*other] == Some(base) && state.nodes[*other].answers();
     let Some(source) = [place, 1 - place].into_iter().find(has_base) else { return };
     recovery.base = Some(base);
     recovery.stamped[place] = true;

@@ -132,7 +132,7 @@ impl State {
         }
         if let Some(recovery) = &mut other.master.recovery {
             recovery.read.swap(0, 1);
-            recovery.told.swap(0, 1);
+            recovery.reported.swap(0, 1);
             recovery.stamped.swap(0, 1);
         }
         self.min(other)

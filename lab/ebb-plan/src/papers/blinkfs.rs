@@ -48,8 +48,8 @@ fn figure_2() -> Vec<Comparison> {
     [(100, 0.000_97), (500, 0.125), (900, 0.729)]
         .map(|(inactive, paper)| {
             let ours = inaccessible(1_000, inactive, 3);
-            let what = format!("1000 nodes, 3 copies: inaccessible with {inactive} inactive");
-            Comparison::new("Fig. 2", what, Cell::Share(paper, 3), Cell::Share(ours, 3), "")
+            let quantity = format!("1000 nodes, 3 copies: inaccessible with {inactive} inactive");
+            Comparison::new("Fig. 2", quantity, Cell::Share(paper, 3), Cell::Share(ours, 3), "")
         })
         .to_vec()
 }
@@ -119,8 +119,8 @@ fn copies() -> Vec<Comparison> {
             }
             _ => "",
         };
-        let what = format!("copies for full availability at {percent} % power");
-        Comparison::new("Sec. 4.2", what, show(paper), show(ours), remark)
+        let quantity = format!("copies for full availability at {percent} % power");
+        Comparison::new("Sec. 4.2", quantity, show(paper), show(ours), remark)
     };
     [20.0, 30.0, 40.0, 50.0, 60.0, 80.0, 100.0].map(row).to_vec()
 }
@@ -167,16 +167,16 @@ fn table_2() -> Vec<Comparison> {
 
 /// A printed latency beside ours, and, if they differ, the experiment that shows the reason.
 fn latencies((copies, percent, printed): (u32, f64, f64)) -> Vec<Comparison> {
-    let row = |what: &str, seen: blink::Seen, remark: &str| {
-        Comparison::new("Table 2", what, Cell::Number(printed, 0), Cell::Number(seen.p90_s * 1_000.0, 0), remark)
+    let row = |quantity: &str, seen: blink::Seen, remark: &str| {
+        Comparison::new("Table 2", quantity, Cell::Number(printed, 0), Cell::Number(seen.p90_s * 1_000.0, 0), remark)
     };
-    let what = format!("90th percentile of read latency, r = {copies}, {percent} % power (ms)");
+    let quantity = format!("90th percentile of read latency, r = {copies}, {percent} % power (ms)");
     let plain = seen(copies, percent);
     if printed > 1_000.0 {
         let (low, high) = range(copies, percent);
         let ours = Cell::text(format!("{low:.0} to {high:.0}"));
         return vec![
-            row(&what, plain, "From the stagger alone; the next row has what the prototype's transitions do to it."),
+            row(&quantity, plain, "From the stagger alone; the next row has what the prototype's transitions do to it."),
             Comparison::new(
                 "Table 2",
                 "the same if waking and falling asleep take 0 to 3 s from the active time",
@@ -192,7 +192,7 @@ fn latencies((copies, percent, printed): (u32, f64, f64)) -> Vec<Comparison> {
         let holders = |first: u32| ring::evenly(9, copies, first);
         return vec![
             row(
-                &what,
+                &quantity,
                 plain,
                 "The layout's half-way points leave neighbours on the circle without a copy, and a gap between the others.",
             ),
@@ -204,7 +204,7 @@ fn latencies((copies, percent, printed): (u32, f64, f64)) -> Vec<Comparison> {
             ),
         ];
     }
-    vec![row(&what, plain, "")]
+    vec![row(&quantity, plain, "")]
 }
 
 /// A closed loop of reads on the literal stagger. `holders` gives the places of a block's copies from that of the
@@ -236,9 +236,9 @@ fn prices() -> Result<Vec<Comparison>> {
     let signal = Signal::budget(1.0, prices, cap)?;
     let names = ["mean price, 4.5 cents", "peak price, 5.2 cents", "least price, 3.5 cents"];
     let row = |(name, (paper, step)): (&str, (f64, &crate::power::signal::Step))| {
-        let what = format!("power for one cent an hour at the {name} (W)");
+        let quantity = format!("power for one cent an hour at the {name} (W)");
         let remark = "The text's budget of 1 cent per kWh is no budget; one cent an hour gives sensible power.";
-        Comparison::new("Sec. 5", what, Cell::Number(paper, 0), Cell::Number(step.watts, 0), remark)
+        Comparison::new("Sec. 5", quantity, Cell::Number(paper, 0), Cell::Number(step.watts, 0), remark)
     };
     Ok(names.into_iter().zip([222.0, 192.0, 265.0].into_iter().zip(&signal.steps)).map(row).collect())
 }
@@ -315,7 +315,7 @@ mod tests {
 
     fn check(rows: &[Comparison]) {
         for row in rows {
-            assert!(row.agrees(), "{}: {} {}", row.what, row.paper.human(), row.ours.human());
+            assert!(row.agrees(), "{}: {} {}", row.quantity, row.paper.human(), row.ours.human());
         }
     }
 

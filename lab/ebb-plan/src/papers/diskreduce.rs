@@ -47,8 +47,8 @@ fn minimum() -> (f64, f64) {
 }
 
 fn reliability() -> Vec<Comparison> {
-    let bytes = |what: &str, paper: f64, ours: f64, remark: &str| {
-        Comparison::new("Fig. 3a", what, Cell::Bytes(paper), Cell::Bytes(ours), remark)
+    let bytes = |quantity: &str, paper: f64, ours: f64, remark: &str| {
+        Comparison::new("Fig. 3a", quantity, Cell::Bytes(paper), Cell::Bytes(ours), remark)
     };
     let (copies, code) = (lost(10e15, TEN_MINUTES, COPIES), lost(10e15, TEN_MINUTES, CODE));
     let (size, least) = minimum();
@@ -79,9 +79,9 @@ fn reliability() -> Vec<Comparison> {
 fn space() -> Result<Vec<Comparison>> {
     let sizes = Lognormal::DISKREDUCE.files(200_000)?;
     let row = |grouping, paper: f64, remark: &str| {
-        let what = format!("8+2 {grouping}: check bytes as a share of data");
+        let quantity = format!("8+2 {grouping}: check bytes as a share of data");
         let ours = overhead(&sizes, BLOCKS, grouping);
-        Comparison::new("Sec. 2", what, Cell::Share(paper, 0), Cell::Share(ours, 1), remark)
+        Comparison::new("Sec. 2", quantity, Cell::Share(paper, 0), Cell::Share(ours, 1), remark)
     };
     Ok(vec![
         row(Grouping::File, 0.50, "About 50 % in the paper."),
@@ -158,15 +158,15 @@ mod tests {
     #[test]
     fn the_model_comes_out() {
         for row in reliability() {
-            assert!(row.agrees(), "{}: {} {}", row.what, row.paper.human(), row.ours.human());
+            assert!(row.agrees(), "{}: {} {}", row.quantity, row.paper.human(), row.ours.human());
         }
     }
 
     #[test]
     fn grouping_comes_out() {
         for row in space().unwrap() {
-            let near = row.difference().unwrap().abs() < if row.what.contains("directory") { 0.1 } else { 0.02 };
-            assert!(near, "{}: {} {}", row.what, row.paper.human(), row.ours.human());
+            let near = row.difference().unwrap().abs() < if row.quantity.contains("directory") { 0.1 } else { 0.02 };
+            assert!(near, "{}: {} {}", row.quantity, row.paper.human(), row.ours.human());
         }
     }
 }

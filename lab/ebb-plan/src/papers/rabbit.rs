@@ -51,8 +51,8 @@ fn table_1(gear_size: u32, printed: u64) -> Result<Comparison> {
     } else {
         "The formula with an exact e gives 174.55; the printed number comes from e cut to about 2.71."
     };
-    let what = format!("recovery group for gears of {gear_size}, 100 primaries");
-    Ok(Comparison::new("Table 1", what, Cell::Count(printed), Cell::Number(formula.round(), 0), remark))
+    let quantity = format!("recovery group for gears of {gear_size}, 100 primaries");
+    Ok(Comparison::new("Table 1", quantity, Cell::Count(printed), Cell::Number(formula.round(), 0), remark))
 }
 
 fn example(layout: Layout) -> Result<Setting> {
@@ -68,8 +68,8 @@ fn figure_1() -> Result<Vec<Comparison>> {
     let equal = sweep::fluid(&example(Layout::EqualWork)?);
     let row = |active: usize, paper: f64| {
         let ours = simple[active - 1].read_time_increase.unwrap_or(f64::NAN);
-        let what = format!("simple layout: increase in read time at {active} active nodes");
-        Comparison::new("Fig. 1b", what, Cell::Share(paper, 1), Cell::Share(round(ours), 1), "")
+        let quantity = format!("simple layout: increase in read time at {active} active nodes");
+        Comparison::new("Fig. 1b", quantity, Cell::Share(paper, 1), Cell::Share(round(ours), 1), "")
     };
     let worst = equal.iter().filter_map(|point| point.read_time_increase).fold(0.0, f64::max);
     let last = simple.iter().rev().find(|point| point.read_time_increase.is_some_and(|more| more > 1e-9));
@@ -224,8 +224,8 @@ fn sharing() -> Result<Vec<Comparison>> {
     let mut rows: Vec<Comparison> = given
         .iter()
         .map(|one| {
-            let what = format!("100 nodes, 3 datasets, 1 and 3 live: nodes of dataset {}", one.dataset + 1);
-            Comparison::new("Fig. 3", what, Cell::Count(50), Cell::count(one.nodes.len()), "")
+            let quantity = format!("100 nodes, 3 datasets, 1 and 3 live: nodes of dataset {}", one.dataset + 1);
+            Comparison::new("Fig. 3", quantity, Cell::Count(50), Cell::count(one.nodes.len()), "")
         })
         .collect();
     rows.extend(degrees()?);
@@ -240,12 +240,12 @@ fn degrees() -> Result<Vec<Comparison>> {
         let curves = grid(nodes, primaries, replicas, most)?;
         let points: Vec<(f64, f64, f64)> = curves.into_iter().flat_map(|curve| curve.1).collect();
         let lowest = points.iter().map(|point| point.1).fold(1.0, f64::min);
-        let what =
+        let quantity =
             format!("{nodes} nodes, p = {primaries}, r = {replicas}, 1 to {most} datasets: lowest average degree");
         let remark =
             "The paper does not give p and r. Over every number of live datasets and all combinations of them.";
         let source = if nodes == 14 { "Fig. 8" } else { "Fig. 9" };
-        Ok(Comparison::new(source, what, "above 0.90".into(), Cell::Number(lowest, 3), remark).bound(lowest > 0.90))
+        Ok(Comparison::new(source, quantity, "above 0.90".into(), Cell::Number(lowest, 3), remark).bound(lowest > 0.90))
     };
     let mut rows: Vec<Comparison> = DEGREES.into_iter().map(row).collect::<Result<_>>()?;
     let overlay = Overlay::new(14, 2, 3, 7)?;
@@ -312,8 +312,8 @@ fn figure_8() -> Result<crate::figure::Figure> {
 fn priorities() -> Vec<Comparison> {
     [(1, 393.0, 558.0, 0.704), (2, 182.0, 98.4, 1.85), (3, 152.0, 94.0, 1.61)]
         .map(|(job, hdfs, rabbit, printed): (u32, f64, f64, f64)| {
-            let what = format!("speed-up of job {job} from the printed times");
-            Comparison::new("Table 3", what, Cell::Number(printed, 3), Cell::Number(hdfs / rabbit, 3), "")
+            let quantity = format!("speed-up of job {job} from the printed times");
+            Comparison::new("Table 3", quantity, Cell::Number(printed, 3), Cell::Number(hdfs / rabbit, 3), "")
         })
         .to_vec()
 }
@@ -363,8 +363,8 @@ mod tests {
 
     fn check(rows: &[Comparison], apart: &[&str]) {
         for row in rows {
-            let excused = apart.iter().any(|words| row.what.contains(words));
-            assert!(row.agrees() != excused, "{}: {} {}", row.what, row.paper.human(), row.ours.human());
+            let excused = apart.iter().any(|words| row.quantity.contains(words));
+            assert!(row.agrees() != excused, "{}: {} {}", row.quantity, row.paper.human(), row.ours.human());
         }
     }
 

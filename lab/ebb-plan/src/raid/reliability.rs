@@ -66,7 +66,7 @@ impl Inputs {
 
     /// `Invalid`, with the nearest possible value, for an impossible number.
     pub fn check(&self) -> Result<()> {
-        for (value, what) in [
+        for (value, name) in [
             (self.user_bytes, "user bytes"),
             (self.disk_bytes, "bytes of a disk"),
             (self.block_bytes, "bytes of a block"),
@@ -76,7 +76,7 @@ impl Inputs {
             if !(value.is_finite() && value > 0.0) {
                 bail!(
                     Invalid,
-                    "{value} {what}: it must be above 0; the nearest possible value is the smallest above it"
+                    "{value} {name}: it must be above 0; the nearest possible value is the smallest above it"
                 );
             }
         }

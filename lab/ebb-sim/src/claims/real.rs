@@ -2,7 +2,7 @@
 
 use super::{Cluster, MIB, Placement, Result, Runner, figure_4_apps, study, testbed_hardware};
 use crate::app::App;
-use crate::claims::{Claim, Says, Times, times};
+use crate::claims::{Claim, Relation, Times, times};
 
 const APPS: [&str; 3] = ["TeraGen", "Grep", "TeraSort"];
 
@@ -17,9 +17,9 @@ pub(super) fn claims(runner: &dyn Runner, seeds: &[u64]) -> Result<Vec<Claim>> {
     let clusters = [lsn(1.0, 1), lsn(1.0, 3), lsn(1.0, 5), lsn(10.0, 1), lsn(10.0, 5)];
     let found = times(runner, &clusters, &apps, seeds)?;
     let mut claims = Vec::new();
-    let mut row = |what: &str, papers: [f64; 3], ours: &dyn Fn(&str) -> f64, remark: &str| {
+    let mut row = |quantity: &str, papers: [f64; 3], ours: &dyn Fn(&str) -> f64, remark: &str| {
         for (app, paper) in APPS.iter().zip(papers) {
-            let claim = Claim::new("Fig. 4", format!("{what}: {app}"), Says::Is, paper, ours(app));
+            let claim = Claim::new("Fig. 4", format!("{quantity}: {app}"), Relation::Is, paper, ours(app));
             claims.push(claim.free(remark));
         }
     };
@@ -30,7 +30,8 @@ pub(super) fn claims(runner: &dyn Runner, seeds: &[u64]) -> Result<Vec<Claim>> {
     row("LSN(N2,D3) over the baseline", [0.76, 0.80, 0.61], &|app| found[4].of(app), disks);
     for app in APPS {
         let ours = ratio(&found[1], &found[2], app);
-        let claim = Claim::new("Fig. 4", format!("LSN(N1,D2) over LSN(N1,D3), little: {app}"), Says::Within, 0.0, ours);
+        let claim =
+            Claim::new("Fig. 4", format!("LSN(N1,D2) over LSN(N1,D3), little: {app}"), Relation::Within, 0.0, ours);
         claims.push(claim.free("the 1 Gbps link is the limit, so two more disks change little"));
     }
     let modelled = Cluster { hardware: crate::cluster::Hardware::default(), ..base };
@@ -38,8 +39,13 @@ pub(super) fn claims(runner: &dyn Runner, seeds: &[u64]) -> Result<Vec<Claim>> {
     let scan = App { map_output_bytes: 1.5 * MIB, ..figure_4_apps()[1].clone() };
     let found = times(runner, &[lsn(1), lsn(3)], &[scan], seeds)?;
     let ours = ratio(&found[0], &found[1], "Grep");
-    let claim =
-        Claim::new("Fig. 4", "LSN(N1,D1) over LSN(N1,D2): Grep, disks as in the other studies", Says::Is, 1.6, ours);
+    let claim = Claim::new(
+        "Fig. 4",
+        "LSN(N1,D1) over LSN(N1,D2): Grep, disks as in the other studies",
+        Relation::Is,
+        1.6,
+        ours,
+    );
     claims.push(
         claim.free("an experiment: with MRPerf's disks (280 MiB/s) one disk fills the link, and more do nothing"),
     );

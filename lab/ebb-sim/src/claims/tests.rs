@@ -7,7 +7,7 @@ fn the_studies_agree_with_the_paper() {
     for claim in &claims {
         eprintln!(
             "{:8} {:60} paper {:6.3} ours {:6.3} {} {}",
-            claim.figure, claim.what, claim.paper, claim.ours, claim.same_direction, claim.close
+            claim.figure, claim.quantity, claim.paper, claim.ours, claim.same_direction, claim.close
         );
     }
     let wrong: Vec<&Claim> =

@@ -2,7 +2,7 @@
 
 use super::{Cluster, DiskModel, Hardware, Result, Runner, UNLIMITED, study};
 use crate::app::App;
-use crate::claims::{Claim, Says, Times, times};
+use crate::claims::{Claim, Relation, Times, times};
 use crate::cluster::GBPS;
 
 const STRIPES: &str = "an experiment (--lsn-stripe-mib 1000000): were stripes to grow with the array, seeks would become fewer \
@@ -23,26 +23,26 @@ pub(super) fn claims(runner: &dyn Runner, seeds: &[u64]) -> Result<Vec<Claim>> {
     let grep = four.baseline_seconds("Grep");
     let link = App::by_name("Grep")?.map_input_bytes / (4.0 * GBPS);
     Ok(vec![
-        Claim::new("Fig. 5", "16 disks, 40 Gbps: the worst of eight", Says::AtMost, 1.055, sixteen.worst_but(&heavy)),
-        Claim::new("Fig. 5", "16 disks, 40 Gbps: TeraGen", Says::Is, 1.55, sixteen.of("TeraGen")),
-        Claim::new("Fig. 5", "16 disks, 40 Gbps: TeraSort", Says::Is, 1.23, sixteen.of("TeraSort")),
-        Claim::new("Fig. 5", "disks of 20 + 16 over 80", Says::Is, 0.45, clusters[0].total_disks() as f64 / 80.0)
+        Claim::new("Fig. 5", "16 disks, 40 Gbps: the worst of eight", Relation::AtMost, 1.055, sixteen.worst_but(&heavy)),
+        Claim::new("Fig. 5", "16 disks, 40 Gbps: TeraGen", Relation::Is, 1.55, sixteen.of("TeraGen")),
+        Claim::new("Fig. 5", "16 disks, 40 Gbps: TeraSort", Relation::Is, 1.23, sixteen.of("TeraSort")),
+        Claim::new("Fig. 5", "disks of 20 + 16 over 80", Relation::Is, 0.45, clusters[0].total_disks() as f64 / 80.0)
             .remark("the paper's conclusion says 55 % used; 55 % are saved"),
-        Claim::new("Fig. 6", "64 disks: applications that 4 Gbps suffices for", Says::Count, 5.0, fine).free(
+        Claim::new("Fig. 6", "64 disks: applications that 4 Gbps suffices for", Relation::Count, 5.0, fine).free(
             "the four that read little or compute long, as in figure 8, which gives a node the same 0.2 Gbps of the LSN's \
              link; the paper's fifth is not named (next row: why it is no scan)",
         ),
-        Claim::new("Fig. 6", "10 GB through 4 Gbps over all of Grep's baseline", Says::MoreThan, 1.0, link / grep)
+        Claim::new("Fig. 6", "10 GB through 4 Gbps over all of Grep's baseline", Relation::MoreThan, 1.0, link / grep)
             .free("an experiment: the link alone takes longer than the baseline's whole job"),
         Claim::new(
             "Fig. 6",
             "64 disks, 20 Gbps: the worst but TeraGen",
-            Says::AtMost,
+            Relation::AtMost,
             1.186,
             twenty.worst_but(&["TeraGen"]),
         ),
-        Claim::new("Fig. 6", "64 disks, 20 Gbps: TeraGen stays apart", Says::MoreThan, 1.186, twenty.of("TeraGen")),
-        Claim::new("Fig. 6", "the same with stripes that grow", Says::MoreThan, 1.186, grown.of("TeraGen")).free(STRIPES),
+        Claim::new("Fig. 6", "64 disks, 20 Gbps: TeraGen stays apart", Relation::MoreThan, 1.186, twenty.of("TeraGen")),
+        Claim::new("Fig. 6", "the same with stripes that grow", Relation::MoreThan, 1.186, grown.of("TeraGen")).free(STRIPES),
     ])
 }
 
@@ -91,27 +91,27 @@ pub(super) fn better_nodes(runner: &dyn Runner, seeds: &[u64]) -> Result<Vec<Cla
     let shuffling = ["TeraSort", "Inverted Index", "PageRank", "Compute"];
     let with_ssd = shuffling.iter().map(|app| ssd.of(app) / lsn.of(app)).sum::<f64>() / 4.0;
     Ok(vec![
-        Claim::new("Fig. 9", "node links of 2 over 1 Gbps: mean", Says::Is, 0.96, mean_faster),
-        Claim::new("Fig. 9", "node links of 2 over 1 Gbps: Join", Says::Is, 0.901, faster("Join")),
+        Claim::new("Fig. 9", "node links of 2 over 1 Gbps: mean", Relation::Is, 0.96, mean_faster),
+        Claim::new("Fig. 9", "node links of 2 over 1 Gbps: Join", Relation::Is, 0.901, faster("Join")),
         Claim::new(
             "Fig. 9",
             "Join gains most: its gain over the largest",
-            Says::Is,
+            Relation::Is,
             1.0,
             (1.0 - faster("Join")) / (1.0 - most),
         ),
-        Claim::new("Fig. 10", "SSD over disk: the four that shuffle, mean", Says::Is, 0.746, with_ssd),
-        Claim::new("Fig. 11", "without: TeraGen", Says::Is, 1.537, lsn.of("TeraGen")),
-        Claim::new("Fig. 11", "without, with stripes that grow: TeraGen", Says::Is, 1.537, grown.of("TeraGen")).free(STRIPES),
-        Claim::new("Fig. 11", "both: TeraGen", Says::Is, 1.393, both.of("TeraGen")),
-        Claim::new("Fig. 11", "both over without: TeraGen", Says::Is, 0.906, both.of("TeraGen") / lsn.of("TeraGen")).free(
+        Claim::new("Fig. 10", "SSD over disk: the four that shuffle, mean", Relation::Is, 0.746, with_ssd),
+        Claim::new("Fig. 11", "without: TeraGen", Relation::Is, 1.537, lsn.of("TeraGen")),
+        Claim::new("Fig. 11", "without, with stripes that grow: TeraGen", Relation::Is, 1.537, grown.of("TeraGen")).free(STRIPES),
+        Claim::new("Fig. 11", "both: TeraGen", Relation::Is, 1.393, both.of("TeraGen")),
+        Claim::new("Fig. 11", "both over without: TeraGen", Relation::Is, 0.906, both.of("TeraGen") / lsn.of("TeraGen")).free(
             "the array is the limit here, and TeraGen keeps nothing on the node's disk; even where the array is none, two \
              maps at 40 cycles a byte make 1 Gbps of data and no more (next rows)",
         ),
-        Claim::new("Fig. 11", "2 over 1 Gbps, array of SSDs at 40 Gbps: TeraGen", Says::Is, 0.906, gain)
+        Claim::new("Fig. 11", "2 over 1 Gbps, array of SSDs at 40 Gbps: TeraGen", Relation::Is, 0.906, gain)
             .free("an experiment: neither the array nor its link is in the way, but the work on a byte is"),
-        Claim::new("Fig. 11", "the same with data made at a quarter of the cost: TeraGen", Says::Is, 0.906, light)
+        Claim::new("Fig. 11", "the same with data made at a quarter of the cost: TeraGen", Relation::Is, 0.906, light)
             .free("an experiment: only now the node's link is the limit"),
-        Claim::new("Fig. 11", "both: the others, mean", Says::Is, 0.893, both.mean(&both.all_but(&["TeraGen"]))),
+        Claim::new("Fig. 11", "both: the others, mean", Relation::Is, 0.893, both.mean(&both.all_but(&["TeraGen"]))),
     ])
 }

@@ -17,9 +17,9 @@ fn an_impossible_value_is_refused_with_the_nearest_possible_one() {
         (Cluster { shuffle_disks: 9, ..base.clone() }, "--shuffle-disks 9", "is 4"),
         (Cluster { uplink_gbps: Some(1e9), ..base.clone() }, "--uplink-gbps", "is 100000"),
     ];
-    for (cluster, what, nearest) in cases {
+    for (cluster, part, nearest) in cases {
         let error = cluster.check().unwrap_err().to_string();
-        assert!(error.contains(what) && error.ends_with(nearest), "{error}");
+        assert!(error.contains(part) && error.ends_with(nearest), "{error}");
     }
 }
 

@@ -33,24 +33,24 @@ pub fn may_begin(cluster: &Cluster, member: &Member) -> bool {
 pub fn begin_drain(cluster: &Cluster, member: &Member, dice: &mut Dice) -> super::kind::Undo {
     let host = member.process.host().to_owned();
     cluster.set_drained(Some(&host));
-    tell(cluster, &host);
+    drain_or_undo(cluster, &host);
     let lasting = dice.chance(LASTING);
     Box::new(move |cluster| {
         if !lasting {
             cluster.set_drained(None);
-            tell(cluster, &host);
+            drain_or_undo(cluster, &host);
         }
     })
 }
 
 /// Sends the master the present wish, as often as needed: by the time that it answers the wish may have changed.
-fn tell(cluster: &Cluster, host: &str) {
+fn drain_or_undo(cluster: &Cluster, host: &str) {
     let runtime = cluster.world().process("operator").runtime();
     let (cluster, host) = (cluster.clone(), host.to_owned());
     runtime.clone().spawn("drain", async move {
         loop {
             let undo = cluster.drained().as_deref() != Some(&host);
-            match tell_once(&cluster, &host, undo).await {
+            match drain_once(&cluster, &host, undo).await {
                 Ok(()) if undo == (cluster.drained().as_deref() != Some(&host)) => return,
                 Ok(()) => {}
                 Err(error) => tracing::debug!(host, %error, "not drained yet"),
@@ -60,7 +60,7 @@ fn tell(cluster: &Cluster, host: &str) {
     });
 }
 
-async fn tell_once(cluster: &Cluster, host: &str, undo: bool) -> Result<()> {
+async fn drain_once(cluster: &Cluster, host: &str, undo: bool) -> Result<()> {
     let master = cluster.operator();
     let status = master.call(&pb::ClusterStatus {}, CALL_MAX).await?;
     let node = status.nodes.iter().find(|node| node.host == host).map(|node| node.id);

@@ -66,8 +66,8 @@ fn check_cell(file: usize, cell: u64, zones: &BTreeMap<WriteId, Zone>) -> Vec<Vi
             // For two forward zones this is overlap, which is the same from both sides and reported once; for a
             // backward zone it is to lie within.
             let clash = one.earliest_end < other.latest_start && other.earliest_end < one.latest_start;
-            let told = other.is_forward() && other_index < index;
-            if clash && !told {
+            let is_explained = other.is_forward() && other_index < index;
+            if clash && !is_explained {
                 let detail = format!(
                     "file {file} cell {cell}: reads went back between {} and {}",
                     one.describe(),

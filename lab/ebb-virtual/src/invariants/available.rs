@@ -57,7 +57,7 @@ pub struct Operation {
     /// The client.
     pub client: usize,
     /// Its kind.
-    pub what: What,
+    pub kind: What,
     /// When it was begun.
     pub start: Duration,
     /// When it was answered.
@@ -92,14 +92,14 @@ pub fn check(operations: &[Operation], faults: &[Impaired]) -> Vec<Violation> {
     let judge = |one: &Operation| {
         let meets = |fault: &Impaired| fault.start <= one.end && one.start <= fault.end;
         let is_during = faults.iter().any(meets);
-        let (took, bound) = (one.end - one.start, if is_during { one.what.bound() } else { AFTER });
+        let (took, bound) = (one.end - one.start, if is_during { one.kind.bound() } else { AFTER });
         let wrong = match &one.error {
             Some(error) => format!("failed: {error}"),
             None if took > bound => format!("took {took:.2?}, and {bound:?} is promised"),
             None => return None,
         };
         let at = one.start;
-        let text = format!("{:?} of client {} at {at:.2?} {wrong}; {}", one.what, one.client, beside(one));
+        let text = format!("{:?} of client {} at {at:.2?} {wrong}; {}", one.kind, one.client, beside(one));
         Some(Violation::new("available", text))
     };
     operations.iter().filter_map(judge).collect()
@@ -114,7 +114,7 @@ mod tests {
         let span = Duration::from_secs;
         let one = |start, end, error: Option<&str>| Operation {
             client: 1,
-            what: What::Write,
+            kind: What::Write,
             start: span(start),
             end: span(end),
             error: error.map(str::to_owned),

@@ -21,7 +21,7 @@ pub fn check_fsck(reply: &pb::FsckReply) -> Vec<Violation> {
     ];
     let findings = reply.findings.join("; ");
     let bad = counts.iter().filter(|(_, count)| *count > 0);
-    bad.map(|(what, count)| Violation::new("healthy", format!("{count} {what} at rest: {findings}"))).collect()
+    bad.map(|(state, count)| Violation::new("healthy", format!("{count} {state} at rest: {findings}"))).collect()
 }
 
 /// Reads the list of panics.

@@ -27,8 +27,8 @@ pub fn check(made: &[u64], listing: &[(String, u64)]) -> Vec<Violation> {
 pub fn check_links(links: &BTreeMap<u64, u32>, listing: &[(String, u64)]) -> Vec<Violation> {
     let wrong = links.iter().filter_map(|(inode, links)| {
         let names: Vec<&str> = listing.iter().filter(|(_, at)| at == inode).map(|(name, _)| name.as_str()).collect();
-        let what = format!("inode {inode} has {links} links, and the names {names:?}");
-        (names.len() != *links as usize).then(|| Violation::new("names", what))
+        let detail = format!("inode {inode} has {links} links, and the names {names:?}");
+        (names.len() != *links as usize).then(|| Violation::new("names", detail))
     });
     wrong.collect()
 }

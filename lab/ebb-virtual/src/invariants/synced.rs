@@ -14,7 +14,7 @@ const LACKS: [&str; 2] = [" is absent or older than committed", " is corrupt"];
 /// Reads a file-system check's report made while faults go on. `is_marred`: by node id.
 #[must_use]
 pub fn check(report: &pb::FsckReply, is_marred: impl Fn(u64) -> bool) -> Vec<Violation> {
-    let lacking = report.findings.iter().filter(|finding| LACKS.iter().any(|what| finding.contains(what)));
+    let lacking = report.findings.iter().filter(|finding| LACKS.iter().any(|words| finding.contains(words)));
     let sound = lacking.filter(|finding| !node_of(finding).is_some_and(&is_marred));
     sound.map(|finding| Violation::new("synced", finding.as_str())).collect()
 }

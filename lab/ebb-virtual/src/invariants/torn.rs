@@ -14,22 +14,25 @@ pub fn check(history: &History) -> Vec<Violation> {
 }
 
 fn check_read(history: &History, read: &Read) -> Vec<Violation> {
-    let what = |detail: String| {
+    let violation = |detail: String| {
         let rest = if read.at_rest { ", at rest" } else { "" };
         Violation::new("torn", format!("file {} as client {} read it{rest}: {detail}", read.file, read.client))
     };
     let check_cell = |(cell, value): &(u64, Value)| match value {
         Value::Empty => None,
-        Value::Torn(detail) => Some(what(format!("cell {cell}: {detail}"))),
+        Value::Torn(detail) => Some(violation(format!("cell {cell}: {detail}"))),
         Value::Of(id, index) => match history.writes().get(id) {
-            None => Some(what(format!("cell {cell} is of write {id:?}, which no client made"))),
+            None => Some(violation(format!("cell {cell} is of write {id:?}, which no client made"))),
             Some(write) if write.file != read.file || !may_be(write, *cell, *index) => {
                 let (file, change) = (write.file, write.change);
-                Some(what(format!("cell {cell} is cell {index} of write {id:?}, which went to file {file} {change:?}")))
+                Some(violation(format!(
+                    "cell {cell} is cell {index} of write {id:?}, which went to file {file} {change:?}"
+                )))
             }
-            Some(write) if write.start > read.end => {
-                Some(what(format!("cell {cell} is of write {id:?}, which began at {} after {}", write.start, read.end)))
-            }
+            Some(write) if write.start > read.end => Some(violation(format!(
+                "cell {cell} is of write {id:?}, which began at {} after {}",
+                write.start, read.end
+            ))),
             Some(_) => None,
         },
     };

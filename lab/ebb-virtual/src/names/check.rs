@@ -225,7 +225,7 @@ impl<'a> Open<'a> {
 #[must_use]
 pub fn describe(record: &Record) -> String {
     let name = |Name(name): Name| format!("n{name}");
-    let what = match record.operation {
+    let verb = match record.operation {
         Operation::Put(at, File(file)) => format!("put f{file} at {}", name(at)),
         Operation::PutNew(at, File(file)) => format!("put f{file} at {} if it is free", name(at)),
         Operation::Make(at, File(file)) => format!("make f{file} at {}", name(at)),
@@ -237,5 +237,5 @@ pub fn describe(record: &Record) -> String {
         Operation::Read(at) => format!("read {}", name(at)),
     };
     let (start, end) = (record.start / 1000, record.end / 1000);
-    format!("client {}: {what}: {:?}, from {start} to {end} us", record.client, record.answer)
+    format!("client {}: {verb}: {:?}, from {start} to {end} us", record.client, record.answer)
 }

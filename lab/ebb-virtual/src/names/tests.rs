@@ -101,8 +101,8 @@ fn an_impossible_history_of_a_directory_is_refused() {
         ),
         ("an exchange without two", &[record(Exchange(A, B), Answer::Done, 0, 1)]),
     ];
-    for (what, history) in wrong {
-        assert!(!is_linear(&[(A, 1)], history), "{what}");
+    for (case, history) in wrong {
+        assert!(!is_linear(&[(A, 1)], history), "{case}");
     }
 }
 

@@ -174,8 +174,8 @@ impl Names {
                 Err(error) => return Err(error),
             }
             if self.runtime.now().since(began) < PROMPT {
-                let what = format!("{name:?} led client {} to a file that is gone: {last}", self.number);
-                self.board.history.lock().complain("linear", what);
+                let complaint = format!("{name:?} led client {} to a file that is gone: {last}", self.number);
+                self.board.history.lock().complain("linear", complaint);
             }
         }
         Err(last.context("looked up again and again"))
@@ -194,8 +194,8 @@ impl Names {
         }
         let number = data.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)).unwrap_or_default();
         if data != contents(File(number)) {
-            let what = format!("{name:?} has {} bytes that are no file: {number}", data.len());
-            self.board.history.lock().complain("linear", what);
+            let complaint = format!("{name:?} has {} bytes that are no file: {number}", data.len());
+            self.board.history.lock().complain("linear", complaint);
         }
         Ok(Answer::File(File(number)))
     }

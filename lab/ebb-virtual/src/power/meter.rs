@@ -88,7 +88,7 @@ impl Meter {
         for look in std::mem::take(&mut self.in_doubt) {
             if let Some(cap) = self.passed_cap(&look) {
                 let plan = self.plans.at(look.at_ms).map_or(0, |plan| plan.version.raw());
-                self.tell(
+                self.complain(
                     "watts",
                     format!("{} W at {} under plan v{plan}, which has {cap:.1} W", look.watts, look.at_ms),
                 );
@@ -114,7 +114,7 @@ impl Meter {
         &self.violations
     }
 
-    pub(super) fn tell(&mut self, invariant: &'static str, detail: String) {
+    pub(super) fn complain(&mut self, invariant: &'static str, detail: String) {
         if self.violations.iter().filter(|known| known.invariant == invariant).count() < KEPT_MAX {
             self.violations.push(Violation::new(invariant, detail));
         }
@@ -149,7 +149,7 @@ impl Meter {
         let flow = self.battery.pass(budget, last.watts, passed_ms);
         if flow.missing_joules > 1e-6 && !look.is_excused && plan.policy != PolicyKind::AlwaysOn {
             let detail = format!("{:.1} J that neither budget nor battery had, at {}", flow.missing_joules, look.at_ms);
-            self.tell("battery", detail);
+            self.complain("battery", detail);
         }
         self.count(look, last, version, interval_ms);
     }
@@ -191,7 +191,7 @@ impl Meter {
         if mean > budget + grain {
             let detail =
                 format!("a mean of {mean:.1} W over an interval of v{}, which has {budget:.1} W", done.version);
-            self.tell("mean", detail);
+            self.complain("mean", detail);
         }
     }
 
@@ -202,8 +202,8 @@ impl Meter {
         let (version, interval_ms) = (plan.version.raw(), plan.interval_ms);
         let on = |holding: &&Holding| format!("{} metablocks on {:?}", holding.metablocks, holding.nodes);
         let lost: Vec<String> = at_stake(plan, holdings, dead).iter().map(on).collect();
-        let is_told = !plan.stalled.is_empty() || plan.out_of_reach.metablocks > 0;
-        if lost.is_empty() || is_told || is_excused {
+        let is_announced = !plan.stalled.is_empty() || plan.out_of_reach.metablocks > 0;
+        if lost.is_empty() || is_announced || is_excused {
             self.stake_since = None;
             return;
         }
@@ -212,7 +212,7 @@ impl Meter {
             self.stake_since = Some((version, at_ms));
         } else if at_ms - since_ms > LAG_MS + 2 * interval_ms {
             let why = plan.sentence();
-            self.tell(
+            self.complain(
                 "promised",
                 format!("v{version} ({why}) puts {} out of reach and names nothing", lost.join(", ")),
             );

@@ -198,9 +198,9 @@ impl Scene {
     async fn measure(self: Arc<Self>) {
         for number in 0_u32.. {
             if number.is_multiple_of(ASK_EVERY)
-                && let Ok(told) = self.cluster.describe().await
+                && let Ok(reply) = self.cluster.describe().await
             {
-                self.feed_meter(&told);
+                self.feed_meter(&reply);
             }
             let at_ms = self.now_ms();
             let is_excused = at_ms < self.excused_ms.load(Ordering::Relaxed);
@@ -210,9 +210,9 @@ impl Scene {
         }
     }
 
-    fn feed_meter(&self, told: &pb::DescribePowerReply) {
+    fn feed_meter(&self, reply: &pb::DescribePowerReply) {
         let (now_ms, mut meter) = (self.now_ms(), self.meter.lock());
-        if let Err(error) = meter.on_plans(&told.plans, now_ms) {
+        if let Err(error) = meter.on_plans(&reply.plans, now_ms) {
             self.ledger.lock().complaints.push(format!("a plan that cannot be decoded: {error}"));
         }
         let plan = meter.plan(now_ms).cloned();
@@ -220,15 +220,15 @@ impl Scene {
             let duty = plan.as_ref().and_then(|plan| plan.nodes.get(&NodeId::new(away.home)));
             duty.is_none_or(|node| node.duty == Duty::On)
         };
-        let away = told.away.iter().filter(is_on).map(|away| away.metablocks).sum();
+        let away = reply.away.iter().filter(is_on).map(|away| away.metablocks).sum();
         self.away_from_on.fetch_max(away, Ordering::Relaxed);
-        if let Some(node) = told.nodes.iter().find(|node| node.gray.is_some()) {
-            meter.tell("gray", format!("n{} is called gray, and nothing is slow", node.id));
+        if let Some(node) = reply.nodes.iter().find(|node| node.gray.is_some()) {
+            meter.complain("gray", format!("n{} is called gray, and nothing is slow", node.id));
         }
         let is_dead = |node: &&pb::Node| node.state() == pb::NodeState::NodeDead;
-        let dead = told.nodes.iter().filter(is_dead).map(|node| NodeId::new(node.id)).collect();
+        let dead = reply.nodes.iter().filter(is_dead).map(|node| NodeId::new(node.id)).collect();
         let is_excused = now_ms < self.excused_ms.load(Ordering::Relaxed) + 10_000;
-        meter.on_holdings(&told.holdings.iter().map(holding).collect::<Vec<_>>(), &dead, now_ms, is_excused);
+        meter.on_holdings(&reply.holdings.iter().map(holding).collect::<Vec<_>>(), &dead, now_ms, is_excused);
     }
 
     /// A program that is started again whenever it ends, until work is over.
@@ -451,7 +451,7 @@ impl Scene {
             if set.is_ok() {
                 full_since.get_or_insert(self.world.now());
             }
-            let plan = self.cluster.status().await.map(|told| (told.plan_version, told.why));
+            let plan = self.cluster.status().await.map(|reply| (reply.plan_version, reply.why));
             match self.cluster.cluster_status().await {
                 Ok(status) => {
                     let ended = self.finished.lock().clone();
@@ -460,7 +460,7 @@ impl Scene {
                         && full_since.is_some_and(|since| self.world.now() >= since + MISSED_AFTER);
                     let whole = known && status.serving && status.under_replicated == 0 && status.repairs_running == 0;
                     // At full power the layout is that of full power.
-                    let away = self.cluster.describe().await.map(|told| told.away);
+                    let away = self.cluster.describe().await.map(|reply| reply.away);
                     let home = away.as_ref().is_ok_and(Vec::is_empty);
                     if ended.len() == self.programs() && whole && home {
                         return Ok(());
@@ -501,8 +501,8 @@ impl Scene {
     }
 
     async fn check_places(&self, looker: &Client, file: InodeId) -> Result<Vec<Violation>> {
-        let told = self.cluster.describe().await?.datasets;
-        let Some(dataset) = told.into_iter().find(|dataset| dataset.path == work::KEPT) else {
+        let reply = self.cluster.describe().await?.datasets;
+        let Some(dataset) = reply.into_iter().find(|dataset| dataset.path == work::KEPT) else {
             bail!(NotFound, "there is no {}", work::KEPT);
         };
         let (nodes, shape) = (dataset.chain.into_iter().map(NodeId::new), dataset.layout.parse::<LayoutKind>()?);

@@ -72,13 +72,13 @@ impl Worker {
     }
 
     /// Does it, and notes how long it took and how it ended.
-    async fn record_operation<T>(&self, what: What, operation: impl Future<Output = Result<T>>) -> Option<T> {
+    async fn record_operation<T>(&self, kind: What, operation: impl Future<Output = Result<T>>) -> Option<T> {
         let world = self.desk.cluster.world();
         let start = world.now();
         let done = operation.await;
         let end = world.now();
         let error = done.as_ref().err().map(ToString::to_string);
-        self.desk.operations.lock().push(Operation { client: self.number, what, start, end, error });
+        self.desk.operations.lock().push(Operation { client: self.number, kind, start, end, error });
         done.ok()
     }
 
@@ -119,7 +119,7 @@ impl Worker {
         self.write_at(What::Truncate, own, Some(size), size / 2, data).await
     }
 
-    async fn write_at(&mut self, what: What, own: Handle, size: Option<u64>, offset: u64, data: Bytes) -> bool {
+    async fn write_at(&mut self, kind: What, own: Handle, size: Option<u64>, offset: u64, data: Bytes) -> bool {
         let written = async {
             if let Some(size) = size {
                 let set = SetAttr { size: Some(size), by_handle: true, ..SetAttr::default() };
@@ -128,7 +128,7 @@ impl Worker {
             self.client.write(own, offset, data.clone()).await?;
             self.client.fsync(own).await
         };
-        if self.record_operation(what, written).await.is_none() {
+        if self.record_operation(kind, written).await.is_none() {
             return false;
         }
         if let Some(size) = size {

@@ -118,11 +118,11 @@ fn bytes_logged_by_several_writers_are_with_all_members_within_an_interval() {
         let (cluster, paces) = blinking(&world).await;
         assert!(paces.iter().max() > paces.iter().min().map(|pace| pace * 3).as_ref(), "{paces:?}");
         let (took, written) = write_and_drain(&world, &cluster, 6, INTERVAL * 3, true).await;
-        let told = cluster.cluster_status().await.unwrap().handoff.unwrap();
+        let status = cluster.cluster_status().await.unwrap().handoff.unwrap();
         assert!(took <= INTERVAL * 3 / 2 + SLACK, "{took:?} for the rest of {written} bytes");
         assert!(written > 5 << 20, "{written}: they are held up, and not stopped");
-        assert!(told.refused > 0, "no writer was: {told:?}");
-        assert_eq!(told.debts.len(), NODES);
+        assert!(status.refused > 0, "no writer was: {status:?}");
+        assert_eq!(status.debts.len(), NODES);
         world.sleep(INTERVAL).await;
         let debts = cluster.cluster_status().await.unwrap().handoff.unwrap().debts;
         assert!(debts.iter().all(|debt| debt.owed_bytes == 0 && debt.room_bytes > 1 << 20), "{debts:?}");

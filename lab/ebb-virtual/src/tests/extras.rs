@@ -131,7 +131,7 @@ fn popularity_reaches_the_power_manager() {
         read_often(&world, &client, file, 1, Duration::from_secs(60)).await;
         let members = placed(&client, hot).await.0;
         let reads = cluster.describe().await.unwrap().reads;
-        assert_eq!(reads.iter().map(|told| told.node).collect::<std::collections::BTreeSet<_>>().len(), 3, "{reads:?}");
+        assert_eq!(reads.iter().map(|one| one.node).collect::<std::collections::BTreeSet<_>>().len(), 3, "{reads:?}");
         let status = cluster.status().await.unwrap();
         let active = |wanted: bool| {
             let of = status.nodes.iter().filter(|node| members.contains(&node.id) == wanted);

@@ -72,8 +72,8 @@ async fn check_content(client: &Client, files: &[InodeId]) {
 }
 
 async fn chain(cluster: &PowerCluster) -> Vec<u64> {
-    let told = cluster.describe().await.unwrap();
-    told.datasets.into_iter().find(|dataset| dataset.path == "/data").unwrap().chain
+    let reply = cluster.describe().await.unwrap();
+    reply.datasets.into_iter().find(|dataset| dataset.path == "/data").unwrap().chain
 }
 
 /// Every metablock's members, as recorded.
@@ -81,8 +81,8 @@ async fn placed(client: &Client, files: &[InodeId]) -> Vec<Vec<u64>> {
     let mut sets = Vec::new();
     for file in files {
         let map = GetMap { inode: file.raw(), first_index: 0, limit: 1_000 };
-        let told = client.meta(&Credentials::root(), Op::GetMap(map)).await.unwrap().metablocks;
-        sets.extend(told.iter().map(|record| record.members.iter().map(|member| member.node).collect::<Vec<_>>()));
+        let records = client.meta(&Credentials::root(), Op::GetMap(map)).await.unwrap().metablocks;
+        sets.extend(records.iter().map(|record| record.members.iter().map(|member| member.node).collect::<Vec<_>>()));
     }
     sets
 }
@@ -115,12 +115,12 @@ fn another_node_takes_the_place_of_a_primary_that_is_lost_for_good() {
 
         cluster.fail(NodeId::new(before[0])).unwrap();
         let failed = world.now();
-        let told = async || cluster.cluster_status().await.unwrap().failures.last().copied().unwrap_or_default();
-        while told().await.whole_ms == 0 {
+        let failure_now = async || cluster.cluster_status().await.unwrap().failures.last().copied().unwrap_or_default();
+        while failure_now().await.whole_ms == 0 {
             world.sleep(Duration::from_millis(200)).await;
-            assert!(world.now() - failed < Duration::from_secs(60), "{:?}", told().await);
+            assert!(world.now() - failed < Duration::from_secs(60), "{:?}", failure_now().await);
         }
-        let stages = told().await;
+        let stages = failure_now().await;
         assert!(stages.node == before[0] && stages.reachable_ms > stages.failed_ms, "{stages:?}");
         assert!(stages.whole_ms >= stages.reachable_ms && stages.placed_ms == 0 && stages.misplaced > 0, "{stages:?}");
         assert_eq!(chain(&cluster).await, before, "it may come back");
@@ -139,7 +139,7 @@ fn another_node_takes_the_place_of_a_primary_that_is_lost_for_good() {
                 world.now() - since < Duration::from_secs(120),
                 "{:?}, {:?}, {:?} on",
                 placed(&client, &files).await,
-                told().await,
+                failure_now().await,
                 cluster.powered().await
             );
         }
@@ -148,19 +148,19 @@ fn another_node_takes_the_place_of_a_primary_that_is_lost_for_good() {
         let half = (FILES * BLOCKS / 2) as usize;
         assert!(stored[&spare].abs_diff(half) <= 2, "half of the first copies are its: {stored:?}");
         // The new master process misses it, too, when it has been silent for as long to it.
-        while told().await.node != before[0] {
+        while failure_now().await.node != before[0] {
             world.sleep(Duration::from_millis(200)).await;
-            assert!(world.now() - since < Duration::from_secs(130), "{:?}", told().await);
+            assert!(world.now() - since < Duration::from_secs(130), "{:?}", failure_now().await);
         }
         // A copy that was made again while its home was off is a guest somewhere, and goes home when that is on.
         cluster.set_active(&client, "/data", 8).await.unwrap();
-        while told().await.placed_ms == 0 {
+        while failure_now().await.placed_ms == 0 {
             world.sleep(Duration::from_millis(200)).await;
             assert!(
                 world.now() - since < Duration::from_secs(190),
                 "{:?}, {:?}",
-                told().await,
-                cluster.describe().await.map(|told| told.away)
+                failure_now().await,
+                cluster.describe().await.map(|reply| reply.away)
             );
         }
         cluster.set_active(&client, "/data", 2).await.unwrap();
@@ -181,7 +181,7 @@ fn another_node_takes_the_place_of_a_primary_that_is_lost_for_good() {
         let status = cluster.cluster_status().await.unwrap();
         let back = status.nodes.iter().find(|node| node.id == before[0]).unwrap();
         assert_eq!(back.volumes.iter().map(|volume| volume.replicas).sum::<u64>(), 0, "and nothing to keep");
-        assert!(status.under_replicated == 0 && told().await.back_ms > 0);
+        assert!(status.under_replicated == 0 && failure_now().await.back_ms > 0);
         client.disconnect().await.unwrap();
     });
 }
@@ -212,20 +212,20 @@ fn copies_on_the_circle_go_back_to_a_node_that_was_away() {
         let gone = circle[3];
         cluster.fail(NodeId::new(gone)).unwrap();
         let failed = world.now();
-        let told = async || cluster.cluster_status().await.unwrap().failures.last().copied().unwrap_or_default();
-        while told().await.whole_ms == 0 {
+        let failure_now = async || cluster.cluster_status().await.unwrap().failures.last().copied().unwrap_or_default();
+        while failure_now().await.whole_ms == 0 {
             world.sleep(Duration::from_millis(200)).await;
-            assert!(world.now() - failed < Duration::from_secs(60), "{:?}", told().await);
+            assert!(world.now() - failed < Duration::from_secs(60), "{:?}", failure_now().await);
         }
         files.extend(write(&client, directory, FILES..2 * FILES).await.unwrap());
         let sets = placed(&client, &files).await;
         assert!(!are_opposite(&sets) && !count(&sets).contains_key(&gone), "{sets:?}");
-        assert!(told().await.placed_ms == 0 && told().await.misplaced > 0, "{:?}", told().await);
+        assert!(failure_now().await.placed_ms == 0 && failure_now().await.misplaced > 0, "{:?}", failure_now().await);
 
         cluster.repair(NodeId::new(gone)).unwrap();
-        while told().await.placed_ms == 0 {
+        while failure_now().await.placed_ms == 0 {
             world.sleep(Duration::from_millis(200)).await;
-            assert!(world.now() - failed < Duration::from_secs(180), "{:?}", told().await);
+            assert!(world.now() - failed < Duration::from_secs(180), "{:?}", failure_now().await);
         }
         let (sets, share) = (placed(&client, &files).await, 2 * FILES * BLOCKS * 2 / 8);
         let stored = count(&sets);
@@ -251,17 +251,18 @@ fn shares_are_made_equal_again_after_a_drain_and_after_files_were_removed() {
         writer.disconnect().await.unwrap();
         let client = cluster.connect("client").await.unwrap();
         let node = chain(&cluster).await[3];
-        let until = async |seconds: u64, what: &str, is_so: &dyn Fn(&BTreeMap<u64, u64>) -> bool, files: &[InodeId]| {
-            let since = world.now();
-            loop {
-                let stored = count(&placed(&client, files).await);
-                if is_so(&stored) {
-                    break;
+        let until =
+            async |seconds: u64, event: &str, is_so: &dyn Fn(&BTreeMap<u64, u64>) -> bool, files: &[InodeId]| {
+                let since = world.now();
+                loop {
+                    let stored = count(&placed(&client, files).await);
+                    if is_so(&stored) {
+                        break;
+                    }
+                    assert!(world.now() - since < Duration::from_secs(seconds), "{event}: {stored:?}");
+                    world.sleep(Duration::from_millis(500)).await;
                 }
-                assert!(world.now() - since < Duration::from_secs(seconds), "{what}: {stored:?}");
-                world.sleep(Duration::from_millis(500)).await;
-            }
-        };
+            };
         let is_even = |stored: &BTreeMap<u64, u64>| {
             let share = stored.values().sum::<u64>() / 8;
             stored.len() == 8 && stored.values().all(|copies| copies.abs_diff(share) <= 2)

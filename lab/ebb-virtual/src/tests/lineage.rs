@@ -33,11 +33,11 @@ async fn on_host<F: Future<Output = Result<T>> + Send + 'static, T: Send + 'stat
     let (runtime, cluster, host) = (process.runtime(), cluster.clone(), host.to_owned());
     let inner = runtime.clone();
     let task = runtime.spawn("program", async move {
-        let what = async {
+        let work = async {
             let client = cluster.connect(&inner, &host).await?;
             work(client).await
         };
-        inner.timeout(PATIENCE, "a program's work", what).await
+        inner.timeout(PATIENCE, "a program's work", work).await
     });
     let done = task.join().await?;
     process.kill();
@@ -66,7 +66,7 @@ pub(super) async fn read(client: &Client, name: &str) -> Result<u8> {
     Ok(bytes[0])
 }
 
-async fn status(cluster: &Cluster) -> pb::ClusterStatusReply {
+async fn status_of(cluster: &Cluster) -> pb::ClusterStatusReply {
     cluster.operator().call(&pb::ClusterStatus {}, PATIENCE).await.unwrap()
 }
 
@@ -97,22 +97,22 @@ fn put_master_back(seed: u64, restarted: bool, bug: Option<SeededBug>) -> (Resul
         });
         let seen = seen.await;
         world.sleep(Duration::from_secs(1)).await;
-        (seen, status(&cluster).await)
+        (seen, status_of(&cluster).await)
     })
 }
 
 /// Whether acknowledged writes are there, or the master refuses to serve.
-fn keeps_its_word(seen: &Result<(u8, u8)>, told: &pb::ClusterStatusReply) -> bool {
-    *seen == Ok((b'b', b'c')) || told.refused
+fn keeps_its_word(seen: &Result<(u8, u8)>, status: &pb::ClusterStatusReply) -> bool {
+    *seen == Ok((b'b', b'c')) || status.refused
 }
 
 #[test]
 fn an_old_master_serves_nothing() {
     for seed in 0..6 {
         let restarted = seed % 2 == 0;
-        let (seen, told) = put_master_back(seed, restarted, None);
-        assert!(keeps_its_word(&seen, &told), "seed {seed}: {seen:?}, {}", told.standing);
-        assert!(told.refused && told.standing.contains("went back in time"), "seed {seed}: {}", told.standing);
+        let (seen, status) = put_master_back(seed, restarted, None);
+        assert!(keeps_its_word(&seen, &status), "seed {seed}: {seen:?}, {}", status.standing);
+        assert!(status.refused && status.standing.contains("went back in time"), "seed {seed}: {}", status.standing);
         assert_eq!(seen.unwrap_err().kind(), ErrorKind::WentBack, "seed {seed}");
     }
 }
@@ -120,8 +120,8 @@ fn an_old_master_serves_nothing() {
 #[test]
 fn an_old_master_that_serves_is_found() {
     for seed in 0..2 {
-        let (seen, told) = put_master_back(seed, seed % 2 == 0, Some(SeededBug::OldMasterServes));
-        assert!(!keeps_its_word(&seen, &told), "seed {seed}: {seen:?}");
+        let (seen, status) = put_master_back(seed, seed % 2 == 0, Some(SeededBug::OldMasterServes));
+        assert!(!keeps_its_word(&seen, &status), "seed {seed}: {seen:?}");
     }
 }
 
@@ -153,15 +153,15 @@ fn an_accepted_loss_keeps_the_replicas_that_nodes_have() {
                 Ok(seen)
             };
             assert_eq!(on_host(&world, &cluster, "three", work).await, Ok(b'b'), "seed {seed}");
-            let told = status(&cluster).await;
-            assert!(told.serving && told.deletions_held && !told.safe_start, "{}", told.standing);
+            let status = status_of(&cluster).await;
+            assert!(status.serving && status.deletions_held && !status.safe_start, "{}", status.standing);
             let work = |client: Client| async move { Ok((read(&client, "f").await?, read(&client, "h").await?)) };
             assert_eq!(on_host(&world, &cluster, "four", work).await, Ok((b'd', b'e')), "seed {seed}");
             let checked = cluster.operator().call(&pb::Fsck { scrub: false }, PATIENCE).await.unwrap();
             assert_eq!(checked.missing, 0, "{:?}", checked.findings);
             assert!(checked.orphaned > 0, "replicas of a lost name are kept");
-            let told = status(&cluster).await;
-            assert!(!told.deletions_held, "seed {seed}");
+            let status = status_of(&cluster).await;
+            assert!(!status.deletions_held, "seed {seed}");
             // The next start is known to all.
             master.process.kill();
             cluster.restart(&master);
@@ -193,8 +193,8 @@ fn a_block_server_that_went_back_is_refused() {
             node.process.restore_disk(&saved, |_| true);
             cluster.restart(&node);
             world.sleep(PAUSE).await;
-            let told = status(&cluster).await;
-            let twins: Vec<_> = told.nodes.iter().filter(|node| !node.twin.is_empty()).collect();
+            let status = status_of(&cluster).await;
+            let twins: Vec<_> = status.nodes.iter().filter(|node| !node.twin.is_empty()).collect();
             assert_eq!(twins.len(), 1, "seed {seed}");
             assert_eq!(twins[0].host, node.process.host(), "seed {seed}");
             assert!(twins[0].twin.contains("went back in time"), "seed {seed}: {}", twins[0].twin);
@@ -216,20 +216,21 @@ fn a_cloned_block_server_is_refused_and_the_first_one_serves() {
         let saved = node.process.power_cut();
         cluster.restart(&node);
         world.sleep(PAUSE).await;
-        let before = status(&cluster).await.nodes.into_iter().find(|known| known.host == node.process.host()).unwrap();
+        let before =
+            status_of(&cluster).await.nodes.into_iter().find(|known| known.host == node.process.host()).unwrap();
         let clone = Member { process: world.process("clone"), role: Role::Block };
         clone.process.kill();
         clone.process.restore_disk(&saved, |_| true);
         cluster.restart(&clone);
         for _ in 0..20 {
             world.sleep(Duration::from_secs(1)).await;
-            let told = status(&cluster).await;
-            let now = told.nodes.iter().find(|known| known.id == before.id).unwrap();
+            let status = status_of(&cluster).await;
+            let now = status.nodes.iter().find(|known| known.id == before.id).unwrap();
             assert_eq!((&now.address, now.boot), (&before.address, before.boot));
             assert!(now.state() == pb::NodeState::NodeLive && !now.late);
         }
-        let told = status(&cluster).await;
-        let now = told.nodes.iter().find(|known| known.id == before.id).unwrap();
+        let status = status_of(&cluster).await;
+        let now = status.nodes.iter().find(|known| known.id == before.id).unwrap();
         assert!(now.twin.contains("two processes say that they are"), "{:?}", now.twin);
         on_host(&world, &cluster, "two", |client| async move { write(&client, "f", b'b').await }).await.unwrap();
         let work = |client: Client| async move { read(&client, "f").await };

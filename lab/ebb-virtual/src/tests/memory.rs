@@ -222,10 +222,10 @@ impl Files for Memory {
         })
     }
 
-    fn allocate<'a>(&'a self, name: &'a str, what: Allocate, offset: u64, len: u64) -> Call<'a, ()> {
+    fn allocate<'a>(&'a self, name: &'a str, mode: Allocate, offset: u64, len: u64) -> Call<'a, ()> {
         Box::pin(async move {
             self.pause().await;
-            if what != Allocate::ReserveKeepSize && self.bug != Bug::NoHole {
+            if mode != Allocate::ReserveKeepSize && self.bug != Bug::NoHole {
                 let mut store = self.store.lock();
                 let data = store.files.entry(name.to_owned()).or_default();
                 let from = (offset as usize).min(data.len());

@@ -155,9 +155,9 @@ fn bytes_served_to_programs_are_counted_once_across_restarts() {
         let files = write_files(&client).await;
         read_all(&world, &client, &files).await;
         world.sleep(quiet).await;
-        let told = cluster.status().await.unwrap();
-        assert_eq!(told.served_bytes, 2 * all);
-        assert!(told.joules > 0.0);
+        let status = cluster.status().await.unwrap();
+        assert_eq!(status.served_bytes, 2 * all);
+        assert!(status.joules > 0.0);
         cluster.restart_master().await;
         world.sleep(quiet).await;
         assert_eq!(cluster.status().await.unwrap().served_bytes, 2 * all);
@@ -173,7 +173,7 @@ fn bytes_served_to_programs_are_counted_once_across_restarts() {
         world.sleep(quiet).await;
         let after = cluster.status().await.unwrap();
         assert_eq!(after.served_bytes, 3 * all);
-        assert!(after.joules > told.joules, "the account goes on: {} J after {} J", after.joules, told.joules);
+        assert!(after.joules > status.joules, "the account goes on: {} J after {} J", after.joules, status.joules);
         client.disconnect().await.unwrap();
         let reader = cluster.connect("reader").await.unwrap();
         for number in 0..FILES {
@@ -203,8 +203,8 @@ fn a_plan_that_takes_data_out_of_reach_is_refused() {
 fn a_plan_whose_answer_was_lost_is_learnt() {
     World::run(23, WorldOptions::default(), |world| async move {
         let cluster = blinking(&world, 5, 0.5).await;
-        let told = cluster.describe().await.unwrap();
-        let mut plan = newest_plan(&told).unwrap().unwrap();
+        let status = cluster.describe().await.unwrap();
+        let mut plan = newest_plan(&status).unwrap().unwrap();
         plan.version = PlanVersion::new(plan.version.raw() + 1);
         cluster.publish(&plan).await.unwrap();
         world.sleep(Duration::from_secs(7)).await;
@@ -374,9 +374,9 @@ fn nodes_without_a_waker_are_waited_for() {
             cluster.kill_keeper();
             cluster.restart_master_after(|master| master.wipe_disk(Path::new(LOG_DIR))).await;
             world.sleep(Duration::from_secs(gone)).await;
-            let told = cluster.cluster_status().await.unwrap();
+            let status = cluster.cluster_status().await.unwrap();
             let is_missed = |node: &&pb::Node| node.late || node.state() == pb::NodeState::NodeDead;
-            assert_eq!((told.under_replicated, told.nodes.iter().find(is_missed)), (0, None));
+            assert_eq!((status.under_replicated, status.nodes.iter().find(is_missed)), (0, None));
             cluster.restart_keeper();
             assert_everything_is_there(&cluster).await;
         });
@@ -407,9 +407,9 @@ fn a_master_that_hears_no_node_takes_a_plan_that_wakes_others() {
             cluster.fail(only).unwrap();
             cluster.restart_master().await;
             let since = world.now();
-            while !cluster.cluster_status().await.is_ok_and(|told| told.serving) {
+            while !cluster.cluster_status().await.is_ok_and(|status| status.serving) {
                 world.sleep(Duration::from_millis(200)).await;
-                let waits = cluster.cluster_status().await.map(|told| told.standing);
+                let waits = cluster.cluster_status().await.map(|status| status.standing);
                 assert!(world.now() - since < DEAD_TIME * 2, "seed {seed}: {waits:?}");
             }
             let newest = newest_plan(&cluster.describe().await.unwrap()).unwrap().unwrap();

@@ -13,9 +13,9 @@ use crate::power::options::{Fault, PowerOptions, SignalKind};
 use crate::power::run::run;
 use crate::swarm::{self, Next};
 
-fn good(report: &Report, what: &str) {
+fn good(report: &Report, case: &str) {
     let shown: Vec<_> = report.violations.iter().take(5).collect();
-    assert!(report.violations.is_empty(), "seed {} {what}: {shown:#?}\nof {:?}", report.seed, report.injected);
+    assert!(report.violations.is_empty(), "seed {} {case}: {shown:#?}\nof {:?}", report.seed, report.injected);
 }
 
 /// The run of a seed whose number gives the pair of policy and signal.

@@ -168,8 +168,8 @@ fn held_write(session: SessionId, member: pb::Member, metablock: u64) -> pb::Rel
 async fn has(world: &World, cluster: &PowerCluster, address: &str, member: pb::Member, metablock: u64) -> bool {
     let name = pb::ReplicaName { metablock, volume: member.volume, incarnation: member.incarnation };
     loop {
-        if let Ok(told) = cluster.ask(address, &pb::DescribeReplicas { replicas: vec![name] }).await {
-            return !told.replicas[0].absent;
+        if let Ok(reply) = cluster.ask(address, &pb::DescribeReplicas { replicas: vec![name] }).await {
+            return !reply.replicas[0].absent;
         }
         world.sleep(Duration::from_millis(10)).await;
     }
@@ -183,9 +183,9 @@ fn a_held_request_is_carried_out_only_while_its_session_lives() {
         let cluster = PowerCluster::start(&world, NODES, PolicyKind::BlinkCircular, INTERVAL).await.unwrap();
         let (lives, ends) = (cluster.connect("lives").await.unwrap(), cluster.connect("ends").await.unwrap());
         dim(&world, &cluster).await;
-        let told = cluster.describe().await.unwrap();
-        let plan = newest_plan(&told).unwrap().unwrap();
-        let node = &told.nodes[4];
+        let reply = cluster.describe().await.unwrap();
+        let plan = newest_plan(&reply).unwrap().unwrap();
+        let node = &reply.nodes[4];
         let volume = &node.volumes[0];
         let member = pb::Member { node: node.id, volume: volume.id, incarnation: volume.incarnation, home: 0 };
         let sleeps_long = || {

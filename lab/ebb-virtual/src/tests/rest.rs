@@ -54,9 +54,9 @@ fn a_sleeping_client_holds_no_other_up() {
         let (sleeper, process) = cluster.connect_on(0, "sleeper").await.unwrap();
 
         let now_ms = || wall_ms(world.process("operator").runtime().wall());
-        let told = cluster.describe().await.unwrap();
-        let mut plan = newest_plan(&told).unwrap().unwrap();
-        let node = NodeId::new(told.nodes.iter().find(|node| node.host == process.host()).unwrap().id);
+        let reply = cluster.describe().await.unwrap();
+        let mut plan = newest_plan(&reply).unwrap().unwrap();
+        let node = NodeId::new(reply.nodes.iter().find(|node| node.host == process.host()).unwrap().id);
         plan.version = PlanVersion::new(plan.version.raw() + 1);
         plan.start_ms = now_ms() + 500;
         plan.interval_ms = INTERVAL_MS;

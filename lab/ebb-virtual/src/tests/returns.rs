@@ -34,7 +34,7 @@ async fn connect(cluster: &Cluster, host: &str) -> Client {
 
 async fn until(
     cluster: &Cluster,
-    what: &str,
+    event: &str,
     is_so: impl Fn(&pb::ClusterStatusReply) -> bool,
 ) -> pb::ClusterStatusReply {
     let mut last = None;
@@ -47,7 +47,7 @@ async fn until(
         }
         cluster.world().sleep(Duration::from_millis(500)).await;
     }
-    panic!("{what} did not come about: {last:?}");
+    panic!("{event} did not come about: {last:?}");
 }
 
 fn is_complete(status: &pb::ClusterStatusReply) -> bool {

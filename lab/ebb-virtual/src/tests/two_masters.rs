@@ -104,12 +104,12 @@ impl Scene {
         let masters = vec![self.address(side)];
         let inner = runtime.clone();
         let task = runtime.spawn("program", async move {
-            let what = async {
+            let work = async {
                 let connector = Connector::new(inner.clone(), identity(&host, "virtual"), Counters::default());
                 let options = ClientOptions::new(masters, HostName::new(&host), "virtual");
                 work(Client::connect(inner.clone(), connector, options).await?).await
             };
-            inner.timeout(PATIENCE, "a program's work", what).await
+            inner.timeout(PATIENCE, "a program's work", work).await
         });
         let done = task.join().await?;
         process.kill();
@@ -236,16 +236,17 @@ const CASES: [(Parted, Meeting); 6] = [
 /// The violations of an outcome.
 fn check(outcome: &Outcome) -> Vec<String> {
     let mut wrong = Vec::new();
-    if outcome.status.iter().all(|told| told.serving && !told.refused) {
+    if outcome.status.iter().all(|status| status.serving && !status.refused) {
         wrong.push("both masters serve after they have met".to_owned());
     }
-    for (told, kept) in outcome.status.iter().zip(&outcome.kept) {
+    for (status, kept) in outcome.status.iter().zip(&outcome.kept) {
         for (name, seen) in kept {
-            let is_told = told.refused && seen.as_ref().is_err_and(|error| error.kind() == ErrorKind::WentBack);
-            if seen.is_err() && !is_told {
+            let is_refused_aloud =
+                status.refused && seen.as_ref().is_err_and(|error| error.kind() == ErrorKind::WentBack);
+            if seen.is_err() && !is_refused_aloud {
                 wrong.push(format!(
                     "{name} was acknowledged, and is lost without a refusal: {seen:?}, {}",
-                    told.standing
+                    status.standing
                 ));
             }
         }
@@ -261,15 +262,18 @@ fn of_two_masters_on_copies_of_a_log_one_serves_once_they_have_met() {
         let outcome = run(seed, parted, meeting, None);
         assert_eq!(check(&outcome), Vec::<String>::new(), "seed {seed}, {parted:?}, {meeting:?}");
         assert_eq!(outcome.acknowledged, 6, "seed {seed}, {parted:?}: both sides wrote before they met");
-        let refused: Vec<bool> = outcome.status.iter().map(|told| told.refused).collect();
+        let refused: Vec<bool> = outcome.status.iter().map(|status| status.refused).collect();
         match meeting {
             Meeting::NodeAtFirst => assert_eq!(refused, [true, false], "seed {seed}, {parted:?}"),
             Meeting::NodeAtSecond => assert_eq!(refused, [false, true], "seed {seed}, {parted:?}"),
             Meeting::AllNodes => assert!(refused.contains(&true), "seed {seed}, {parted:?}"),
         }
-        let named =
-            outcome.status.iter().filter(|told| told.refused).all(|told| told.standing.contains("another master"));
-        assert!(named, "seed {seed}: {:?}", outcome.status.map(|told| told.standing));
+        let named = outcome
+            .status
+            .iter()
+            .filter(|status| status.refused)
+            .all(|status| status.standing.contains("another master"));
+        assert!(named, "seed {seed}: {:?}", outcome.status.map(|status| status.standing));
     }
 }
 

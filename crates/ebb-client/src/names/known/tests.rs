@@ -128,8 +128,8 @@ proptest! {
         let mut version = 0;
         // Answers on their way: what they say, and whether they are about a change.
         let mut flights: Vec<(Asking<'_>, usize, Option<InodeId>, i64, bool)> = Vec::new();
-        for (what, name, there, pick) in steps {
-            match what {
+        for (action, name, there, pick) in steps {
+            match action {
                 0 => flights.push((known.ask(), name, truth[name], version, false)),
                 1 => {
                     let asking = known.ask();
@@ -145,11 +145,11 @@ proptest! {
                     version += 1;
                 }
                 _ if !flights.is_empty() => {
-                    let (asking, name, said, version, change) = flights.remove(pick % flights.len());
+                    let (asking, name, answer, version, change) = flights.remove(pick % flights.len());
                     if change {
-                        known.on_own_name(&asking, DIRECTORY, names[name], said, Some(attr(DIRECTORY, version)));
+                        known.on_own_name(&asking, DIRECTORY, names[name], answer, Some(attr(DIRECTORY, version)));
                     } else {
-                        known.put_name(&asking, DIRECTORY, names[name], said);
+                        known.put_name(&asking, DIRECTORY, names[name], answer);
                         known.put_attr(&asking, attr(DIRECTORY, version));
                     }
                 }

@@ -35,7 +35,7 @@ pub(crate) struct Gray {
     evidence: Mutex<Evidence>,
     timed: Notify,
     /// Nodes that were said to be gray.
-    told: Mutex<BTreeSet<u64>>,
+    reported: Mutex<BTreeSet<u64>>,
     /// What may still be replaced, as of a moment.
     left: Mutex<(f64, Moment)>,
 }
@@ -96,7 +96,7 @@ impl Drop for Round {
 
 /// Looks at what was timed, until the client disconnects.
 pub(crate) async fn run(shared: Arc<Shared>) {
-    let (gray, mut told) = (&shared.gray, shared.runtime.now());
+    let (gray, mut last_report) = (&shared.gray, shared.runtime.now());
     while !shared.closing.load(Ordering::Relaxed) {
         if gray.evidence.lock().is_empty() {
             tokio::select! {
@@ -119,9 +119,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             tracing::debug!(?slow, "members that answer late");
         }
         // Where sessions are long, polls are too seldom for the master to know what is so now.
-        let is_seldom = shared.session.ttl() > POLLED_OFTEN && now.since(told) >= TOLD_EVERY;
+        let is_seldom = shared.session.ttl() > POLLED_OFTEN && now.since(last_report) >= TOLD_EVERY;
         if is_news || is_seldom {
-            told = now;
+            last_report = now;
             shared.session.poke.notify_one();
         }
         for (node, _) in slow {
@@ -146,20 +146,20 @@ async fn ask(shared: &Arc<Shared>, node: u64) {
 
 impl Shared {
     /// The master has answered a poll: these of the nodes that this client finds slow count as gray for it.
-    pub fn on_slow_told(&self, slow: &[u64]) {
+    pub fn on_slow_nodes(&self, slow: &[u64]) {
         let links = {
             let evidence = self.gray.evidence.lock();
             evidence.slow().filter(|(node, _)| slow.contains(node)).map(|(node, figure)| (node, figure.took)).collect()
         };
         let gray = self.nodes.set_slow_links(links);
-        let mut told = self.gray.told.lock();
-        for (node, took) in gray.iter().filter(|(node, _)| !told.contains(node)) {
+        let mut reported = self.gray.reported.lock();
+        for (node, took) in gray.iter().filter(|(node, _)| !reported.contains(node)) {
             tracing::warn!(node, ?took, "a node is gray: it is read last, and replaced where files are written");
         }
-        for node in told.iter().filter(|node| !gray.contains_key(node)) {
+        for node in reported.iter().filter(|node| !gray.contains_key(node)) {
             tracing::info!(node, "a node is not gray any more");
         }
-        *told = gray.into_keys().collect();
+        *reported = gray.into_keys().collect();
     }
 
     /// Has a set that is being written do without its gray member, if it has one and another node is there: one at a time,

@@ -128,9 +128,9 @@ impl Channel {
             }
         }
         let failure = convert::failure(answer.failure.clone());
-        let tells_of_replica = failure.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::Gap);
+        let is_of_replica = failure.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::Gap);
         if let Some(had) = synced_before
-            && tells_of_replica
+            && is_of_replica
             && received.max(synced) < had
         {
             // No memory has what it had synced, so asking again is of no use.

@@ -36,19 +36,19 @@ fn blocks_placed_on_the_circle_stay() {
 fn a_lost_node_of_the_circle_gets_its_former_part_and_blocks_written_without_it() {
     for shape in CIRCLES {
         for (place, written) in [(0, 0), (3, 0), (1, 300)] {
-            let what = format!("{shape:?} without place {place}, {written} blocks written meanwhile");
+            let case = format!("{shape:?} without place {place}, {written} blocks written meanwhile");
             let mut world = filled(shape, 600);
             let lost = world.lose(world.chain.nodes()[place]);
             fill(&mut world, written);
-            assert!(check_off(&world.chain) > 0, "{what}: its loss shows");
+            assert!(check_off(&world.chain) > 0, "{case}: its loss shows");
             world.view.volumes.iter_mut().for_each(|volume| volume.usable = true);
             let moves = world.restore();
-            world.check(&what);
+            world.check(&case);
             let missing = lost + written * shape.1 as usize / shape.0 as usize;
             // Blocks written meanwhile come from others, with all of their copies, and some of the others' copies
             // follow.
             let most = if written == 0 { missing * 3 / 2 + 20 } else { missing * (shape.1 as usize + 2) };
-            assert!(moves + 10 >= missing * 9 / 10 && moves <= most, "{what}: {moves} moves for {missing} copies");
+            assert!(moves + 10 >= missing * 9 / 10 && moves <= most, "{case}: {moves} moves for {missing} copies");
         }
     }
 }

@@ -116,7 +116,7 @@ impl DiskBackend for Door {
         Box::pin(self.disk.submit("sync_dir", self.life, Need::Medium(latency, 0), None, move |disk, state, _| {
             state.names.check_directory(&path)?;
             fail_as_planned(disk, state, "sync_dir", &path)?;
-            if state.dice_says(state.faults.sync_error) {
+            if state.is_drawn(state.faults.sync_error) {
                 disk.fault("sync_error", path.display().to_string());
                 bail!(Io, "cannot sync {}: input/output error", path.display());
             }

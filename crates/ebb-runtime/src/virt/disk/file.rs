@@ -68,7 +68,7 @@ impl VirtualFile {
         let latency = self.disk.options().write_latency;
         self.submit(kind, Need::Memory(latency), Some(change), move |disk, state, change| {
             let change = change.expect("a change in flight stays until it has its effect");
-            if state.dice_says(state.faults.write_error) {
+            if state.is_drawn(state.faults.write_error) {
                 disk.fault("write_error", path.display().to_string());
                 if let Change::Write { offset, data } = change {
                     let len = data.iter().map(|buffer| buffer.len() as u64).sum::<u64>();
@@ -129,7 +129,7 @@ impl FileBackend for VirtualFile {
         let (file, path) = (self.file, self.path.clone());
         let need = Need::Medium(self.disk.options().read_latency, len as u64);
         self.submit("read", need, None, move |disk, state, _| {
-            if state.dice_says(state.faults.read_error) {
+            if state.is_drawn(state.faults.read_error) {
                 disk.fault("read_error", path.display().to_string());
                 bail!(Io, "cannot read {}: input/output error", path.display());
             }
@@ -153,7 +153,7 @@ impl FileBackend for VirtualFile {
         };
         self.submit("sync", need, None, move |disk, state, _| {
             let planned = state.planned_fault("sync", &path);
-            if planned.is_some() || state.dice_says(state.faults.sync_error) {
+            if planned.is_some() || state.is_drawn(state.faults.sync_error) {
                 let State { inodes, dice, .. } = state;
                 let inode = inodes.get_mut(&file).expect("an open file has its inode");
                 let lost = inode.fail_sync(upto, dice);

@@ -85,12 +85,12 @@ fn parse(text: &str, path: &Path) -> Result<Vec<App>> {
 impl Entry {
     fn app(self, path: &Path) -> Result<App> {
         let name = self.name;
-        let bytes = |what: &str, size: &Size| match size {
+        let bytes = |field: &str, size: &Size| match size {
             Size::Bytes(bytes) => Ok(*bytes as f64),
             Size::Text(text) => text
                 .parse::<ByteSize>()
                 .map(|size| size.0 as f64)
-                .map_err(|reason| err!(Invalid, "{}: {name}: {what}: {reason}", path.display())),
+                .map_err(|reason| err!(Invalid, "{}: {name}: {field}: {reason}", path.display())),
         };
         Ok(App {
             map_input_bytes: bytes("map_input", &self.map_input)?,

@@ -3,7 +3,7 @@
 use ebb_cli::output::Output;
 use ebb_plan::report::{Comparison, Section};
 use ebb_plan::{Cell, Figure};
-use ebb_sim::claims::{Claim, Says};
+use ebb_sim::claims::{Claim, Relation};
 use ebb_sim::measure::{Runner, compare};
 use ebb_sim::readback::{self, Copies};
 use ebb_sim::{App, Cluster, Study, claims};
@@ -32,8 +32,8 @@ pub fn section(output: Output) -> Result<Section> {
         } else {
             claim.remark.clone()
         };
-        let ours = Cell::Number(claim.ours, if claim.says == Says::Count { 0 } else { 3 });
-        let row = Comparison::new(&claim.figure, &claim.what, show::paper_number(&claim), ours, remark);
+        let ours = Cell::Number(claim.ours, if claim.relation == Relation::Count { 0 } else { 3 });
+        let row = Comparison::new(&claim.figure, &claim.quantity, show::paper_number(&claim), ours, remark);
         section.rows.push(row.judged(claim.close && claim.same_direction, difference(&claim)));
     }
     let found = readback::readback(&runner, &readback::cluster(), &readback::BLOCKS, &SEEDS)?;
@@ -64,14 +64,14 @@ pub fn section(output: Output) -> Result<Section> {
 
 /// The words in place of a difference in per cent.
 fn difference(claim: &Claim) -> String {
-    let away = claim.says.away(claim.paper, claim.ours);
-    match claim.says {
-        Says::Is => format!("{:+.0} points", (claim.ours - claim.paper) * 100.0),
-        Says::Count => format!("{:+.0}", claim.ours - claim.paper),
-        Says::Within if claim.paper == 0.0 => format!("{:+.0} points", (claim.ours - 1.0) * 100.0),
-        Says::AtMost | Says::Within if away > 0.0 => format!("{:.1} points beyond", away * 100.0),
-        Says::MoreThan if !claim.same_direction => "does not hold".to_owned(),
-        Says::AtMost | Says::Within | Says::MoreThan => "holds".to_owned(),
+    let away = claim.relation.away(claim.paper, claim.ours);
+    match claim.relation {
+        Relation::Is => format!("{:+.0} points", (claim.ours - claim.paper) * 100.0),
+        Relation::Count => format!("{:+.0}", claim.ours - claim.paper),
+        Relation::Within if claim.paper == 0.0 => format!("{:+.0} points", (claim.ours - 1.0) * 100.0),
+        Relation::AtMost | Relation::Within if away > 0.0 => format!("{:.1} points beyond", away * 100.0),
+        Relation::MoreThan if !claim.same_direction => "does not hold".to_owned(),
+        Relation::AtMost | Relation::Within | Relation::MoreThan => "holds".to_owned(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use ebb_plan::figure::{Axis, Bars};
 use ebb_plan::{Cell, Figure, Mark, Table};
-use ebb_sim::claims::{Claim, Says};
+use ebb_sim::claims::{Claim, Relation};
 use ebb_sim::cluster::MIB;
 use ebb_sim::readback::{BLOCKS, Copies, Readback};
 use ebb_sim::sizing::{Advice, Candidate, Strictness, Wish};
@@ -12,13 +12,13 @@ use super::{Rows, setting};
 
 /// The paper's number, in the form of its statement.
 pub fn paper_number(claim: &Claim) -> Cell {
-    match claim.says {
-        Says::Is => Cell::Number(claim.paper, 3),
-        Says::Count => Cell::Number(claim.paper, 0),
-        Says::AtMost => Cell::text(format!("at most {:.3}", claim.paper)),
-        Says::MoreThan => Cell::text(format!("more than {:.3}", claim.paper)),
-        Says::Within if claim.paper == 0.0 => Cell::text("about 1"),
-        Says::Within => Cell::text(format!("1 \u{b1} {:.3}", claim.paper)),
+    match claim.relation {
+        Relation::Is => Cell::Number(claim.paper, 3),
+        Relation::Count => Cell::Number(claim.paper, 0),
+        Relation::AtMost => Cell::text(format!("at most {:.3}", claim.paper)),
+        Relation::MoreThan => Cell::text(format!("more than {:.3}", claim.paper)),
+        Relation::Within if claim.paper == 0.0 => Cell::text("about 1"),
+        Relation::Within => Cell::text(format!("1 \u{b1} {:.3}", claim.paper)),
     }
 }
 
@@ -307,8 +307,8 @@ pub fn claims(claims: &[Claim]) -> Table {
     for claim in claims {
         table.row(vec![
             Cell::text(&claim.figure),
-            Cell::text(&claim.what),
-            Cell::text(says(claim.says)),
+            Cell::text(&claim.quantity),
+            Cell::text(relation_name(claim.relation)),
             Cell::Number(claim.paper, 3),
             Cell::Number(claim.ours, 3),
             Cell::text(if claim.same_direction { "same" } else { "other" }),
@@ -320,13 +320,13 @@ pub fn claims(claims: &[Claim]) -> Table {
 }
 
 /// The kind of a statement in words.
-pub const fn says(says: Says) -> &'static str {
-    match says {
-        Says::Is => "is",
-        Says::Count => "count",
-        Says::AtMost => "at most",
-        Says::MoreThan => "more than",
-        Says::Within => "within +-",
+pub const fn relation_name(relation: Relation) -> &'static str {
+    match relation {
+        Relation::Is => "is",
+        Relation::Count => "count",
+        Relation::AtMost => "at most",
+        Relation::MoreThan => "more than",
+        Relation::Within => "within +-",
     }
 }
 

@@ -55,13 +55,13 @@ impl SignalArgs {
 
     /// The signal, if one was given. Shares are of `nodes_watts`, the draw of the nodes that may sleep.
     pub fn read(&self, nodes_watts: f64) -> Result<Option<Signal>> {
-        let Some(said) = &self.signal else { return Ok(None) };
+        let Some(wish) = &self.signal else { return Ok(None) };
         if self.migration_rate.0 == 0 {
             bail!(Invalid, "--migration-rate 0: migration would never end; the nearest possible value is 1 B");
         }
-        let (kind, value) = said.split_once(':').unwrap_or((said, ""));
+        let (kind, value) = wish.split_once(':').unwrap_or((wish, ""));
         let number = || {
-            value.trim_end_matches('%').parse::<f64>().map_err(|_| err!(Invalid, "{said:?}: {value:?} is no number"))
+            value.trim_end_matches('%').parse::<f64>().map_err(|_| err!(Invalid, "{wish:?}: {value:?} is no number"))
         };
         let scale = Scale { nodes_watts, fixed_watts: self.fixed_watts };
         let signal = match kind {
@@ -73,7 +73,7 @@ impl SignalArgs {
                 let prices = Trace::parse(&path.display().to_string(), &text(path)?)?;
                 Signal::budget(number()?, prices, nodes_watts + self.fixed_watts)
             }
-            _ => bail!(Invalid, "{said:?} is no signal: give constant:50, oscillation:40, trace:FILE or budget:55"),
+            _ => bail!(Invalid, "{wish:?} is no signal: give constant:50, oscillation:40, trace:FILE or budget:55"),
         };
         signal.map(Some)
     }
