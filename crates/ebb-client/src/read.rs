@@ -192,7 +192,7 @@ impl Shared {
                 return;
             }
             let mut gather = Gather::new(start, end);
-            core.offer(&self.cache, inode.id, &mut gather, &[], Asker::Nobody);
+            core.offer(&self.cache, inode.id, &mut gather, &[], Asker::Look);
             offer_holes(&core, &mut gather);
             let missing = gather.missing().to_vec();
             begin_fetches(&mut core, &missing, reach, Cause::Ahead)

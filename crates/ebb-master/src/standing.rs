@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_meta::Told;
+use ebb_meta::PositionVerdict;
 use ebb_power::NodeState;
 use ebb_runtime::{Moment, SeededBug};
 use ebb_types::{Epoch, Error, NodeId, Result, bail, err};
@@ -199,7 +199,9 @@ impl Shared {
             (machine.judge_position(applied, seen), machine.position(applied))
         };
         // I-86: an unknown position means that this log lacks acknowledged changes.
-        if matches!(verdict, Told::Known | Told::Superseded) || self.runtime.has_bug(SeededBug::OldMasterServes) {
+        if matches!(verdict, PositionVerdict::Known | PositionVerdict::Superseded)
+            || self.runtime.has_bug(SeededBug::OldMasterServes)
+        {
             return Ok(());
         }
         if let Some(accepting) = &mut *self.standing.accepting.lock() {
@@ -219,8 +221,8 @@ impl Shared {
     pub(crate) fn is_of_lost_history(&self, seen: Option<&pb::Position>) -> bool {
         let machine = self.group.machine();
         let verdict = seen.map(|seen| machine.judge_position(self.group.applied_index(), seen));
-        verdict == Some(Told::Superseded)
-            || verdict.is_some_and(|verdict| verdict != Told::Known) && self.standing.is_accepting()
+        verdict == Some(PositionVerdict::Superseded)
+            || verdict.is_some_and(|verdict| verdict != PositionVerdict::Known) && self.standing.is_accepting()
     }
 
     /// Compares an epoch of a replica with the highest epoch that this log gave to its file.
@@ -254,11 +256,13 @@ impl Shared {
     }
 }
 
-fn describe_lead(verdict: Told, sender: &str, seen: &pb::Position, own: &pb::Position) -> String {
+fn describe_lead(verdict: PositionVerdict, sender: &str, seen: &pb::Position, own: &pb::Position) -> String {
     let place = |at: &pb::Position| format!("entry {} of run {}", at.index, at.run);
     match verdict {
-        Told::Parted => format!("{sender} has seen {} of another master, which went on from the same log", place(seen)),
-        Told::Stranger => format!(
+        PositionVerdict::Parted => {
+            format!("{sender} has seen {} of another master, which went on from the same log", place(seen))
+        }
+        PositionVerdict::Stranger => format!(
             "{sender} has seen {} of lineage {:016x}, and this log is of lineage {:016x} and knows nothing of that one",
             place(seen),
             seen.lineage,

@@ -78,7 +78,7 @@ mod tests;
 
 pub use checkpoint::{CHECKPOINT_FORMAT, Names, Remainder};
 pub use known::decode_known;
-pub use lineage::{EPOCH_STEP_MAX, SESSION_DRAWN_MIN, Told};
+pub use lineage::{EPOCH_STEP_MAX, PositionVerdict, SESSION_DRAWN_MIN};
 pub use machine::Machine;
 pub use outcome::{Applied, Counts, Effect, Reply};
 pub use paths::Named;

@@ -57,7 +57,7 @@ struct Run {
 
 /// How the position that a peer has seen compares with this state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum PositionVerdict {
     /// This history has been at the position, or the peer has seen none.
     Known,
     /// The position is of a lineage whose loss was accepted.
@@ -106,26 +106,26 @@ impl Lineage {
         }
     }
 
-    fn compare_position(&self, applied: u64, position: &pb::Position) -> Told {
+    fn compare_position(&self, applied: u64, position: &pb::Position) -> PositionVerdict {
         if position.lineage == 0 {
-            return Told::Known;
+            return PositionVerdict::Known;
         }
         // I-86: the order of these questions matters. A superseded lineage is no stranger.
         if self.superseded.contains(&position.lineage) {
-            return Told::Superseded;
+            return PositionVerdict::Superseded;
         }
         if position.lineage != self.id {
-            return Told::Stranger;
+            return PositionVerdict::Stranger;
         }
         let Some(at) = self.runs.iter().position(|run| run.number == position.run) else {
-            return if position.run > self.run { Told::Ahead } else { Told::Known };
+            return if position.run > self.run { PositionVerdict::Ahead } else { PositionVerdict::Known };
         };
         // A run ends where the next one starts. The last run has come as far as the state.
         let end = self.runs.get(at + 1).map_or(applied, |next| next.after);
         match self.runs[at].mark == position.mark {
-            false => Told::Parted,
-            true if position.index > end => Told::Ahead,
-            true => Told::Known,
+            false => PositionVerdict::Parted,
+            true if position.index > end => PositionVerdict::Ahead,
+            true => PositionVerdict::Known,
         }
     }
 
@@ -173,7 +173,7 @@ impl Machine {
 
     /// Compares the position that a peer has seen with this state, which has `applied` entries of the log applied.
     #[must_use]
-    pub fn judge_position(&self, applied: u64, position: &pb::Position) -> Told {
+    pub fn judge_position(&self, applied: u64, position: &pb::Position) -> PositionVerdict {
         self.lineage.compare_position(applied, position)
     }
 

@@ -11,7 +11,7 @@ use ebb_power_drivers::nut::Nut;
 use ebb_runtime::{Moment, Runtime};
 use ebb_types::{Result, bail, err};
 use ebb_wire::pb;
-use pb::follow_source::Source as Told;
+use pb::follow_source::Source as SourceMessage;
 use serde::{Deserialize, Serialize};
 
 /// Largest trace that is kept, in bytes.
@@ -101,7 +101,7 @@ impl Feed {
     /// The source that a call names, from now on.
     pub fn from_call(call: pb::FollowSource, began_ms: u64) -> Result<Self> {
         let source = match call.source.ok_or_else(|| err!(Invalid, "no source is named"))? {
-            Told::Trace(given) => {
+            SourceMessage::Trace(given) => {
                 let played = Played { name: given.name, compress: given.compress, csv: given.csv };
                 match (given.per_hour, given.capacity_watts) {
                     (None, None) => Source::Trace(played),
@@ -110,8 +110,8 @@ impl Feed {
                     (Some(_), Some(_)) => bail!(Invalid, "a trace of prices or of the power of others, not both"),
                 }
             }
-            Told::Oscillating(given) => Source::Oscillating { level: given.level, period_ms: given.period_ms },
-            Told::Ups(given) => Source::Ups {
+            SourceMessage::Oscillating(given) => Source::Oscillating { level: given.level, period_ms: given.period_ms },
+            SourceMessage::Ups(given) => Source::Ups {
                 ups: given.ups,
                 address: given.address,
                 mains_watts: given.mains_watts,
@@ -256,17 +256,17 @@ mod tests {
         pb::TraceSource { name: "t.csv".into(), csv: csv.into(), compress: 60.0, ..Default::default() }
     }
 
-    fn feed(source: Told) -> Feed {
+    fn feed(source: SourceMessage) -> Feed {
         Feed::from_call(pb::FollowSource { source: Some(source) }, 0).unwrap()
     }
 
-    fn refused(source: Told) -> String {
+    fn refused(source: SourceMessage) -> String {
         let runtime = Runtime::real();
         let opened = Feed::from_call(pb::FollowSource { source: Some(source) }, 0).and_then(|feed| feed.open(&runtime));
         opened.unwrap_err().to_string()
     }
 
-    async fn read(source: Told, most_watts: f64) -> Supply {
+    async fn read(source: SourceMessage, most_watts: f64) -> Supply {
         let runtime = Runtime::real();
         let mut reader = feed(source).open(&runtime).unwrap();
         reader.read(&runtime, most_watts).await.unwrap().unwrap().supply
@@ -274,29 +274,33 @@ mod tests {
 
     #[tokio::test]
     async fn sources_say_what_they_are_said_to_say() {
-        assert_eq!(read(Told::Trace(played("seconds,watts\n0,1000\n")), 265.0).await, Supply::Watts(1000.0));
+        assert_eq!(read(SourceMessage::Trace(played("seconds,watts\n0,1000\n")), 265.0).await, Supply::Watts(1000.0));
         let prices = pb::TraceSource { per_hour: Some(1.0), ..played("seconds,price\n0,4.5\n") };
-        let Supply::Watts(bought) = read(Told::Trace(prices.clone()), 265.0).await else { panic!("money buys watts") };
+        let Supply::Watts(bought) = read(SourceMessage::Trace(prices.clone()), 265.0).await else {
+            panic!("money buys watts")
+        };
         assert_eq!(bought.round(), 222.0);
         // More than can be drawn is not bought.
-        assert_eq!(read(Told::Trace(prices), 100.0).await, Supply::Watts(100.0));
+        assert_eq!(read(SourceMessage::Trace(prices), 100.0).await, Supply::Watts(100.0));
         let others = pb::TraceSource { capacity_watts: Some(500.0), ..played("seconds,watts\n0,380\n") };
-        assert_eq!(read(Told::Trace(others), 265.0).await, Supply::Watts(120.0));
+        assert_eq!(read(SourceMessage::Trace(others), 265.0).await, Supply::Watts(120.0));
         let steady = pb::OscillatingSource { level: 0.0, period_ms: 1_000 };
-        assert_eq!(read(Told::Oscillating(steady), 265.0).await, Supply::Fraction(0.45));
+        assert_eq!(read(SourceMessage::Oscillating(steady), 265.0).await, Supply::Fraction(0.45));
     }
 
     #[test]
     fn sources_that_cannot_be_are_refused() {
-        assert!(refused(Told::Trace(played("seconds,price\n0,4\n"))).contains("t.csv"));
-        assert!(refused(Told::Trace(played("seconds,watts\n0,-4\n"))).contains("line 2"));
+        assert!(refused(SourceMessage::Trace(played("seconds,price\n0,4\n"))).contains("t.csv"));
+        assert!(refused(SourceMessage::Trace(played("seconds,watts\n0,-4\n"))).contains("line 2"));
         let both = pb::TraceSource { per_hour: Some(1.0), capacity_watts: Some(1.0), ..played("") };
-        assert!(refused(Told::Trace(both)).contains("not both"));
-        assert!(refused(Told::Oscillating(pb::OscillatingSource { level: 2.0, period_ms: 5 })).contains("200 %"));
+        assert!(refused(SourceMessage::Trace(both)).contains("not both"));
+        assert!(
+            refused(SourceMessage::Oscillating(pb::OscillatingSource { level: 2.0, period_ms: 5 })).contains("200 %")
+        );
         let ups = pb::UpsSource { ups: "rack 1".into(), address: "h:1".into(), bridge_s: 60.0, ..Default::default() };
-        assert!(refused(Told::Ups(ups.clone())).contains("rack 1"));
+        assert!(refused(SourceMessage::Ups(ups.clone())).contains("rack 1"));
         let ups = pb::UpsSource { ups: "rack1".into(), bridge_s: f64::NAN, ..ups };
-        assert!(refused(Told::Ups(ups)).contains("bridged"));
+        assert!(refused(SourceMessage::Ups(ups)).contains("bridged"));
     }
 
     /// The time on battery goes on from one reading to the next, and begins anew after the mains were back.
@@ -310,7 +314,7 @@ mod tests {
             capacity_joules: Some(100_000.0),
             ..Default::default()
         };
-        let Reader::Ups(mut reader) = feed(Told::Ups(source)).open(&runtime).unwrap() else { panic!("a UPS") };
+        let Reader::Ups(mut reader) = feed(SourceMessage::Ups(source)).open(&runtime).unwrap() else { panic!("a UPS") };
         let reading = |on_battery| UpsReading { on_battery, charge: Some(0.9), ..UpsReading::default() };
         let (first, second) = (runtime.now(), Duration::from_secs(100));
         assert_eq!(reader.on_reading(&reading(true), first).unwrap(), Supply::Watts(90.0));

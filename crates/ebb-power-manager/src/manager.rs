@@ -28,9 +28,9 @@ const TICK: Duration = Duration::from_millis(100);
 const LEARN: Duration = Duration::from_secs(5);
 /// How often it is asked which nodes are silent: their copies need other nodes to be on.
 const WATCH: Duration = Duration::from_millis(500);
-/// Plans that a history that is lost may have had beyond those of the log, one a minute for a week and more. As many further
-/// ones are passed over by chance, so that two masters that begin from one copy give different versions.
-const UNTOLD: u64 = 20_000;
+/// Plans that a lost history may have had beyond those of the log: one a minute for two weeks. Up to as many more are
+/// passed over by chance, so that two masters that begin from one copy give different versions.
+const LOST_PLANS: u64 = 20_000;
 /// A decision is made again if it took longer than this to look at its grounds.
 const FRESH_MS: u64 = 100;
 /// Names of files are looked for again after this: files are renamed, and removed.
@@ -209,7 +209,7 @@ impl PowerManager {
                 }
             }
             let newest = core.plans().version().raw();
-            let chance = UNTOLD + self.runtime.random_u64() % UNTOLD;
+            let chance = LOST_PLANS + self.runtime.random_u64() % LOST_PLANS;
             let doubtful = PlanVersion::new(if reply.hearing { newest.saturating_add(chance) } else { 0 });
             is_news |= core.on_others(Others { followed: PlanVersion::new(reply.followed), doubtful });
         }

@@ -38,7 +38,7 @@ pub struct Sessions(Source);
 #[derive(Clone)]
 enum Source {
     Here(Arc<dyn Fn(SessionId) -> bool + Send + Sync>),
-    Told(Arc<Told>),
+    Masters(Arc<FromMasters>),
 }
 
 impl Sessions {
@@ -51,8 +51,9 @@ impl Sessions {
 
     /// Asks the masters over the network.
     pub(crate) fn from_master(runtime: Runtime, client: Client, masters: Vec<String>) -> Self {
-        let asked = Told { runtime, client, masters, beliefs: Mutex::default(), asking: tokio::sync::Mutex::default() };
-        Self(Source::Told(Arc::new(asked)))
+        let asked =
+            FromMasters { runtime, client, masters, beliefs: Mutex::default(), asking: tokio::sync::Mutex::default() };
+        Self(Source::Masters(Arc::new(asked)))
     }
 
     /// Refuses an operation of a session that is over.
@@ -61,7 +62,7 @@ impl Sessions {
     pub async fn check(&self, session: SessionId) -> Result<()> {
         let lives = match &self.0 {
             Source::Here(lives) => lives(session),
-            Source::Told(asked) => asked.lives(session).await?,
+            Source::Masters(asked) => asked.lives(session).await?,
         };
         if lives {
             return Ok(());
@@ -74,14 +75,14 @@ impl Sessions {
     pub fn may_live(&self, session: SessionId) -> bool {
         match &self.0 {
             Source::Here(lives) => lives(session),
-            Source::Told(asked) => !asked.beliefs.lock().is_over(session),
+            Source::Masters(asked) => !asked.beliefs.lock().is_over(session),
         }
     }
 
     /// Asks about sessions in use, before an operation has to wait for the answer. Runs as long as the proxy. In the
     /// master's process it has nothing to do.
     pub(crate) async fn keep(self) {
-        let Source::Told(asked) = self.0 else { return };
+        let Source::Masters(asked) = self.0 else { return };
         loop {
             asked.runtime.sleep(LOOK).await;
             let due = {
@@ -105,7 +106,7 @@ impl fmt::Debug for Sessions {
 }
 
 /// Answers of the masters.
-struct Told {
+struct FromMasters {
     runtime: Runtime,
     client: Client,
     masters: Vec<String>,
@@ -114,7 +115,7 @@ struct Told {
     asking: tokio::sync::Mutex<()>,
 }
 
-impl Told {
+impl FromMasters {
     async fn lives(&self, session: SessionId) -> Result<bool> {
         let until = self.runtime.now().after(WAIT_MAX);
         loop {

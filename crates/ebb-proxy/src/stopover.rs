@@ -16,7 +16,7 @@ use ebb_rpc::{Answer, Payload};
 use ebb_runtime::{Moment, Runtime};
 use ebb_types::{CHUNK_SIZE, Error, MetablockId, Result, Version, bail, err};
 use ebb_wire::pb::relay_call::Call as Held;
-use ebb_wire::pb::relay_reply::Answer as Told;
+use ebb_wire::pb::relay_reply::Answer as RelayAnswer;
 use ebb_wire::{convert, pb};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -239,7 +239,9 @@ async fn fetch(
         };
         // This verifies the checksums, and waits until the node wakes. The wait ends with this task.
         let done = client.deliver(&[source], &Held::Read(read), &Bytes::new(), || async { Ok(()) }).await?;
-        let Told::Read(answer) = done.answer else { bail!(Protocol, "a read of {metablock} was answered otherwise") };
+        let RelayAnswer::Read(answer) = done.answer else {
+            bail!(Protocol, "a read of {metablock} was answered otherwise")
+        };
         let version = convert::version(answer.version);
         if version != at || (offset > 0 && answer.length != replica.length) {
             bail!(StaleVersion, "{metablock} is at {version}, and {at} was wanted");

@@ -16,7 +16,7 @@ use ebb_virtual::swarm::{self, Next};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::virtual_cluster::{self, What};
+use crate::virtual_cluster::{self, Work};
 
 /// Interval between progress messages.
 const PROGRESS_EVERY: Duration = Duration::from_secs(60);
@@ -79,12 +79,12 @@ pub fn run(context: &Context, args: &SoakArgs) -> Result<bool> {
 }
 
 /// Small clusters under faults find most in a given time. A large one takes the time of many.
-const fn kind_of(seed: u64) -> What {
+const fn kind_of(seed: u64) -> Work {
     match seed % 8 {
-        0..3 => What::Faults(Vec::new()),
-        3 => What::Single,
-        4..7 => What::Power { policy: None, signal: None },
-        _ => What::Large,
+        0..3 => Work::Faults(Vec::new()),
+        3 => Work::Single,
+        4..7 => Work::Power { policy: None, signal: None },
+        _ => Work::Large,
     }
 }
 

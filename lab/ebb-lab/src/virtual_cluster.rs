@@ -59,7 +59,7 @@ const SHOWN_MAX: usize = 10;
 /// Runs one seed or a range of them. False: a guarantee did not hold.
 pub fn run(context: &Context, args: &VirtualArgs) -> Result<bool> {
     let bug = args.bug.as_deref().map(parse_bug).transpose()?;
-    let work = What::of(args)?;
+    let work = Work::of(args)?;
     let seeds = match (args.seed, args.seeds.as_deref()) {
         (Some(seed), _) => seed..seed + 1,
         (None, Some(text)) => parse_range(text)?,
@@ -72,7 +72,7 @@ pub fn run(context: &Context, args: &VirtualArgs) -> Result<bool> {
 }
 
 /// The kind of the run.
-pub(super) enum What {
+pub(super) enum Work {
     /// A cluster under faults, of these kinds if any are named.
     Faults(Vec<Kind>),
     /// A large cluster.
@@ -83,7 +83,7 @@ pub(super) enum What {
     Power { policy: Option<PolicyKind>, signal: Option<SignalKind> },
 }
 
-impl What {
+impl Work {
     fn of(args: &VirtualArgs) -> Result<Self> {
         if args.single {
             return Ok(Self::Single);
@@ -140,7 +140,7 @@ impl What {
     }
 }
 
-fn run_one(context: &Context, seed: Range<u64>, work: &What, bug: Option<SeededBug>) -> bool {
+fn run_one(context: &Context, seed: Range<u64>, work: &Work, bug: Option<SeededBug>) -> bool {
     let mut good = true;
     swarm::run_each(
         seed,
@@ -155,7 +155,7 @@ fn run_one(context: &Context, seed: Range<u64>, work: &What, bug: Option<SeededB
     good
 }
 
-fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, work: &What, bug: Option<SeededBug>) -> bool {
+fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, work: &Work, bug: Option<SeededBug>) -> bool {
     let bar = context.output.item_bar(seeds.end - seeds.start, "seeds");
     let (mut passed, mut failed) = (0_u64, Vec::new());
     let mut injected: BTreeMap<String, u64> = work.faults().into_iter().map(|kind| (kind, 0)).collect();
@@ -210,7 +210,7 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, work: &Wh
     failed.is_empty()
 }
 
-pub(super) fn print(context: &Context, report: &Report, work: &What, bug: Option<SeededBug>) {
+pub(super) fn print(context: &Context, report: &Report, work: &Work, bug: Option<SeededBug>) {
     if context.output.json() {
         context.output.print_json(&json!(report));
         return;

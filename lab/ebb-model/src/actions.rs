@@ -96,7 +96,7 @@ fn deliveries(state: &State, actions: &mut Vec<Action>) {
             }
             Message::Answer { .. }
             | Message::SetChanged { .. }
-            | Message::Told { .. }
+            | Message::Reported { .. }
             | Message::Pulled { .. }
             | Message::Stamped { .. } => {}
         }
@@ -238,7 +238,7 @@ fn deliver(protocol: &Protocol, state: &mut State, message: Message) {
         }
         Message::Answer { .. }
         | Message::SetChanged { .. }
-        | Message::Told { .. }
+        | Message::Reported { .. }
         | Message::Pull { .. }
         | Message::Pulled { .. }
         | Message::Stamped { .. } => None,

@@ -89,10 +89,10 @@ fn matters(protocol: &Protocol, state: &State, all: &Network, message: Message) 
         // Refused from now on, or promised and reported.
         Message::Promise { node, epoch } => {
             let replica = state.replica(node);
-            let is_reported = all.has(Message::Told { node, epoch, version: replica.synced.version });
+            let is_reported = all.has(Message::Reported { node, epoch, version: replica.synced.version });
             epoch >= replica.durable_fence() && (replica.promised < epoch || (undecided(epoch) && !is_reported))
         }
-        Message::Told { epoch, .. } => undecided(epoch),
+        Message::Reported { epoch, .. } => undecided(epoch),
         // Refused from now on, or reached and answered (or no process waits).
         Message::Pull { node, epoch, at } => {
             let replica = state.replica(node);

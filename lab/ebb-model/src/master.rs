@@ -96,7 +96,7 @@ pub fn begin_recovery(state: &mut State) {
 pub fn reported_versions(state: &State) -> Vec<(Node, Version)> {
     let mut reported: Vec<(Node, Version)> = Vec::new();
     for message in state.network.iter() {
-        if let Message::Told { node, epoch, version } = message
+        if let Message::Reported { node, epoch, version } = message
             && epoch == state.master.epoch
         {
             reported.retain(|entry| entry.0 != node);

@@ -71,7 +71,7 @@ pub enum Message {
         epoch: Epoch,
     },
     /// Its reply.
-    Told {
+    Reported {
         /// Member.
         node: Node,
         /// Promised.

@@ -106,7 +106,7 @@ impl Replica {
             self.promised = epoch;
         }
         self.sync();
-        Some(Message::Told { node, epoch, version: self.synced.version })
+        Some(Message::Reported { node, epoch, version: self.synced.version })
     }
 
     /// Makes this replica equal to `source`, unless it has `at` already: a pull that comes late must not undo later

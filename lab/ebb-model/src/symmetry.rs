@@ -87,7 +87,7 @@ fn node_of(message: &mut Message) -> Option<&mut Node> {
         | Message::Sync { node, .. }
         | Message::Answer { node, .. }
         | Message::Promise { node, .. }
-        | Message::Told { node, .. }
+        | Message::Reported { node, .. }
         | Message::Pull { node, .. }
         | Message::Pulled { node, .. }
         | Message::Stamp { node, .. }

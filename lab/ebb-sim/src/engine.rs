@@ -78,13 +78,13 @@ pub(crate) struct Flow {
 
 /// An event in the queue, and the number of its entry. Of two events at one moment, the earlier entry comes first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Due {
+struct Entry {
     number: u64,
-    alarm: What,
+    due: Due,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum What {
+enum Due {
     Flow(u32),
     Alarm(u64),
 }
@@ -95,7 +95,7 @@ pub struct Engine {
     pub(crate) resources: Vec<Resource>,
     pub(crate) flows: Vec<Flow>,
     free: Vec<u32>,
-    queue: Lowest<Due>,
+    queue: Lowest<Entry>,
     now: f64,
     number: u64,
     live: usize,
@@ -169,13 +169,13 @@ impl Engine {
         self.live += 1;
         let id = FlowId { slot, generation: flow.generation };
         if amount == 0.0 {
-            self.enter(now, What::Flow(slot));
+            self.enter(now, Due::Flow(slot));
             return id;
         }
         flow.uses.extend_from_slice(uses);
         if uses.is_empty() {
             flow.rate = limit;
-            self.enter(now + amount / limit, What::Flow(slot));
+            self.enter(now + amount / limit, Due::Flow(slot));
         }
         for used in uses {
             self.resources[used.resource.0 as usize].users.push(slot);
@@ -186,7 +186,7 @@ impl Engine {
 
     /// Rings at `time` with `token`.
     pub fn alarm(&mut self, time: f64, token: u64) {
-        self.enter(time.max(self.now), What::Alarm(token));
+        self.enter(time.max(self.now), Due::Alarm(token));
     }
 
     /// Goes on to the next event. `None`: no flow or alarm is left.
@@ -201,15 +201,15 @@ impl Engine {
                     continue;
                 }
             }
-            let (time, due) = self.queue.pop()?;
-            match due.alarm {
-                What::Alarm(token) => {
+            let (time, entry) = self.queue.pop()?;
+            match entry.due {
+                Due::Alarm(token) => {
                     self.now = time;
                     return Some(Event::Alarm(token));
                 }
-                What::Flow(slot) => {
+                Due::Flow(slot) => {
                     let flow = &self.flows[slot as usize];
-                    if flow.live && flow.due == due.number {
+                    if flow.live && flow.due == entry.number {
                         self.now = time;
                         return Some(Event::Done(self.finish(slot)));
                     }
@@ -285,7 +285,7 @@ impl Engine {
             if flow.rate != *rate {
                 flow.rate = *rate;
                 let time = self.now + flow.remaining / rate;
-                self.enter(time, What::Flow(*slot));
+                self.enter(time, Due::Flow(*slot));
             }
         }
         self.filler = filler;
@@ -320,21 +320,21 @@ impl Engine {
         flow.token
     }
 
-    fn enter(&mut self, time: f64, alarm: What) {
+    fn enter(&mut self, time: f64, due: Due) {
         self.number += 1;
-        if let What::Flow(slot) = alarm {
+        if let Due::Flow(slot) = due {
             self.flows[slot as usize].due = self.number;
         }
-        self.queue.push(time, Due { number: self.number, alarm });
+        self.queue.push(time, Entry { number: self.number, due });
     }
 
     /// Removes stale entries when they are most of the queue.
     fn sweep_queue(&mut self) {
         if self.queue.len() > 4 * self.live + 4096 {
             let flows = &self.flows;
-            self.queue.retain(|due| match due.alarm {
-                What::Alarm(_) => true,
-                What::Flow(slot) => flows[slot as usize].live && flows[slot as usize].due == due.number,
+            self.queue.retain(|entry| match entry.due {
+                Due::Alarm(_) => true,
+                Due::Flow(slot) => flows[slot as usize].live && flows[slot as usize].due == entry.number,
             });
         }
     }

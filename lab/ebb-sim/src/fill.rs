@@ -25,7 +25,7 @@ struct Open {
 
 /// The limit that stops the raising of all flows at some rate.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum What {
+enum Limit {
     Resource(u32),
     /// Index into the gathered flows.
     Flow(u32),
@@ -43,7 +43,7 @@ pub(crate) struct Filler {
     /// Place of each flow among the gathered ones.
     place: Vec<u32>,
     fixed: Vec<bool>,
-    levels: Lowest<What>,
+    levels: Lowest<Limit>,
 }
 
 impl Filler {
@@ -104,19 +104,19 @@ impl Filler {
             }
             if flow.limit.is_finite() {
                 let index = u32::try_from(index).expect("as many as there are slots");
-                self.levels.push(flow.limit, What::Flow(index));
+                self.levels.push(flow.limit, Limit::Flow(index));
             }
         }
         for id in &self.gathered.resources {
             let open = self.open[*id as usize];
             if open.uses > 0 {
-                self.levels.push(open.left / open.weight, What::Resource(*id));
+                self.levels.push(open.left / open.weight, Limit::Resource(*id));
             }
         }
         while let Some((rate, level)) = self.levels.pop() {
             match level {
-                What::Flow(index) => self.fix(index, rate, resources, flows),
-                What::Resource(id) => self.close(id, rate, resources, flows),
+                Limit::Flow(index) => self.fix(index, rate, resources, flows),
+                Limit::Resource(id) => self.close(id, rate, resources, flows),
             }
         }
         for id in &self.gathered.resources {
@@ -134,7 +134,7 @@ impl Filler {
         }
         let now = (open.left / open.weight).max(rate);
         if now > rate * (1.0 + 1e-12) {
-            self.levels.push(now, What::Resource(id));
+            self.levels.push(now, Limit::Resource(id));
             return;
         }
         for slot in &resources[id as usize].users {

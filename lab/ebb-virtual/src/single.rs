@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 
 use crate::cluster::{Cluster, Member, Role};
 use crate::faults::kind::BLOCK_DIR;
-use crate::invariants::available::{Impaired, Operation, What};
+use crate::invariants::available::{Impaired, Operation, OperationKind};
 use crate::invariants::{Violation, available, healthy};
 use crate::{Report, VirtualOptions};
 
@@ -103,14 +103,16 @@ pub fn run(seed: u64, options: SingleOptions) -> Report {
         violations.extend(healthy::check_panics(&world.panics()));
         let mut report = crate::report(&board, violations);
         let operations = desk.operations.lock();
-        report.reads = count(&operations, |kind| matches!(kind, What::Read | What::ReadOther));
-        report.writes = count(&operations, |kind| !matches!(kind, What::Read | What::ReadOther | What::Unlink));
+        report.reads = count(&operations, |kind| matches!(kind, OperationKind::Read | OperationKind::ReadOther));
+        report.writes = count(&operations, |kind| {
+            !matches!(kind, OperationKind::Read | OperationKind::ReadOther | OperationKind::Unlink)
+        });
         report.slowest = slowest(&operations);
         report
     })
 }
 
-fn count(operations: &[Operation], counts: impl Fn(What) -> bool) -> u64 {
+fn count(operations: &[Operation], counts: impl Fn(OperationKind) -> bool) -> u64 {
     operations.iter().filter(|one| counts(one.kind)).count() as u64
 }
 

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::rig::identity;
 
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Reports {
     pub(super) nodes: BTreeMap<u64, pb::RegisterNode>,
     pub(super) next_node: u64,
     pub(super) next_volume: u64,
@@ -33,7 +33,7 @@ pub(super) struct Told {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct FakeMaster(pub(super) Arc<Mutex<Told>>);
+pub(super) struct FakeMaster(pub(super) Arc<Mutex<Reports>>);
 
 impl FakeMaster {
     /// Starts it; returns its address.

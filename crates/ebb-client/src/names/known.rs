@@ -77,11 +77,11 @@ struct Directory {
 struct Event {
     number: u64,
     inode: InodeId,
-    subject: What,
+    subject: Subject,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum What {
+enum Subject {
     /// To any of its names and attributes.
     Any,
     /// Only to this name of a directory, and to the directory's attributes.
@@ -151,12 +151,12 @@ impl State {
     }
 
     fn is_unsure(&self, after: u64, inode: InodeId) -> bool {
-        let is_about = |event: &Event| event.inode == inode && event.subject == What::Unsure;
+        let is_about = |event: &Event| event.inode == inode && event.subject == Subject::Unsure;
         self.void_upto > after || self.since(after).any(is_about)
     }
 
     fn is_name_undisturbed(&self, after: u64, directory: InodeId, name: u64) -> bool {
-        let is_other = |subject: What| matches!(subject, What::Name(other) if other != name);
+        let is_other = |subject: Subject| matches!(subject, Subject::Name(other) if other != name);
         let touches = |event: &Event| event.inode == directory && !is_other(event.subject);
         self.void_upto <= after && !self.since(after).any(touches)
     }
@@ -179,7 +179,7 @@ impl State {
         }
     }
 
-    fn note_event(&mut self, inode: InodeId, subject: What) {
+    fn note_event(&mut self, inode: InodeId, subject: Subject) {
         self.last_event += 1;
         self.events.push_back(Event { number: self.last_event, inode, subject });
         self.drop_old_events();
@@ -190,7 +190,7 @@ impl State {
     }
 
     /// Something happened to attributes that a question from after event `after` told as `now`. They are kept if nothing else did.
-    fn replace_attr(&mut self, after: u64, inode: InodeId, subject: What, now: Option<Attr>) {
+    fn replace_attr(&mut self, after: u64, inode: InodeId, subject: Subject, now: Option<Attr>) {
         let now = now.filter(|_| self.is_undisturbed(after, inode));
         self.note_event(inode, subject);
         self.keep_attr(inode, now);
@@ -332,7 +332,7 @@ impl Known {
     /// This client changed attributes of the inode: answers under way may not know it. `now`: as the change left them,
     /// if they may be kept; `asking` is from before the change.
     pub fn on_own_change(&self, asking: &Asking<'_>, inode: InodeId, now: Option<Attr>) {
-        self.0.lock().replace_attr(asking.after, inode, What::Any, now);
+        self.0.lock().replace_attr(asking.after, inode, Subject::Any, now);
     }
 
     /// This client took the inode's last name.
@@ -355,7 +355,7 @@ impl Known {
         let mut state = self.0.lock();
         let hash = hash(name);
         let is_sure = now.is_some() && state.is_name_undisturbed(asking.after, directory, hash);
-        state.replace_attr(asking.after, directory, What::Name(hash), now);
+        state.replace_attr(asking.after, directory, Subject::Name(hash), now);
         if let Some(directory) = state.directories.get_mut(&directory) {
             // The listing under way may have missed it.
             directory.listing = None;
@@ -370,7 +370,7 @@ impl Known {
     /// A change of this name failed, or nobody knows whether it did.
     pub fn on_unsure_name(&self, directory: InodeId, name: &[u8]) {
         let mut state = self.0.lock();
-        state.note_event(directory, What::Any);
+        state.note_event(directory, Subject::Any);
         state.attrs.remove(&directory);
         state.forget_name(directory, name);
     }
@@ -378,13 +378,13 @@ impl Known {
     /// A lease that covers the attributes begins or ends, or what became of a change is not known.
     pub fn on_unsure_attr(&self, inode: InodeId) {
         let mut state = self.0.lock();
-        state.note_event(inode, What::Unsure);
+        state.note_event(inode, Subject::Unsure);
         state.attrs.remove(&inode);
     }
 
     /// The write lease became a read lease. `now`: the attributes as the master told them then, if they may be kept.
     pub fn on_lowered(&self, asking: &Asking<'_>, inode: InodeId, now: Option<Attr>) {
-        self.0.lock().replace_attr(asking.after, inode, What::Unsure, now);
+        self.0.lock().replace_attr(asking.after, inode, Subject::Unsure, now);
     }
 
     /// Others are about to change these.
@@ -393,7 +393,7 @@ impl Known {
         for inode in inodes {
             state.attrs.remove(inode);
             state.drop_directory(*inode);
-            state.note_event(*inode, What::Any);
+            state.note_event(*inode, Subject::Any);
         }
     }
 

@@ -33,8 +33,8 @@ pub(crate) struct BlockCache {
 pub(crate) enum Asker {
     /// A program asked for them.
     Program,
-    /// Nobody: it is looked whether they are there.
-    Nobody,
+    /// A look at which blocks are there, without a reader.
+    Look,
 }
 
 /// Why bytes are put in.
@@ -320,7 +320,7 @@ mod tests {
         let seen = || (cache.ahead().fetched, cache.ahead().used, cache.ahead().unused);
         put(0, 48, Cause::Ahead);
         put(48, 16, Cause::Demand);
-        look(0, 64, Asker::Nobody);
+        look(0, 64, Asker::Look);
         assert_eq!(seen(), (48, 0, 0), "who looks what is missing has not asked for it");
         look(0, 10, Asker::Program);
         look(10, 20, Asker::Program);

@@ -7,7 +7,7 @@ use ebb_wire::pb::meta_op::{self, Op};
 
 use super::harness::{ROOT, World};
 use crate::machine::Machine;
-use crate::{EPOCH_STEP_MAX, Reply, SESSION_DRAWN_MIN, Told};
+use crate::{EPOCH_STEP_MAX, PositionVerdict, Reply, SESSION_DRAWN_MIN};
 
 fn begin_run(world: &mut World, mark: u64, after: u64) {
     world.apply(Change::BeginRun(pb::BeginRun { lineage: 77, mark, after })).reply.unwrap();
@@ -20,20 +20,24 @@ fn position(lineage: u64, run: u64, mark: u64, index: u64) -> pb::Position {
 #[test]
 fn a_history_knows_where_it_has_been_and_nothing_else() {
     let mut world = World::new();
-    assert_eq!(world.machine.judge_position(5, &position(77, 1, 1, 1)), Told::Stranger, "it has no lineage yet");
-    assert_eq!(world.machine.judge_position(5, &pb::Position::default()), Told::Known, "nothing was said");
+    assert_eq!(
+        world.machine.judge_position(5, &position(77, 1, 1, 1)),
+        PositionVerdict::Stranger,
+        "it has no lineage yet"
+    );
+    assert_eq!(world.machine.judge_position(5, &pb::Position::default()), PositionVerdict::Known, "nothing was said");
     begin_run(&mut world, 10, 2);
     begin_run(&mut world, 20, 50);
     assert_eq!(world.machine.position(80), position(77, 2, 20, 80));
     for (position, expected) in [
-        (position(77, 1, 10, 50), Told::Known),
-        (position(77, 1, 10, 51), Told::Ahead),
-        (position(77, 2, 20, 80), Told::Known),
-        (position(77, 2, 20, 81), Told::Ahead),
-        (position(77, 2, 21, 60), Told::Parted),
-        (position(77, 1, 11, 3), Told::Parted),
-        (position(77, 3, 30, 60), Told::Ahead),
-        (position(78, 1, 10, 3), Told::Stranger),
+        (position(77, 1, 10, 50), PositionVerdict::Known),
+        (position(77, 1, 10, 51), PositionVerdict::Ahead),
+        (position(77, 2, 20, 80), PositionVerdict::Known),
+        (position(77, 2, 20, 81), PositionVerdict::Ahead),
+        (position(77, 2, 21, 60), PositionVerdict::Parted),
+        (position(77, 1, 11, 3), PositionVerdict::Parted),
+        (position(77, 3, 30, 60), PositionVerdict::Ahead),
+        (position(78, 1, 10, 3), PositionVerdict::Stranger),
     ] {
         assert_eq!(world.machine.judge_position(80, &position), expected, "{position:?}");
     }
@@ -41,8 +45,8 @@ fn a_history_knows_where_it_has_been_and_nothing_else() {
     for run in 3..=1002 {
         begin_run(&mut world, run * 10, 100 + run);
     }
-    assert_eq!(world.machine.judge_position(9999, &position(77, 2, 21, 60)), Told::Known);
-    assert_eq!(world.machine.judge_position(9999, &position(77, 3, 31, 60)), Told::Parted);
+    assert_eq!(world.machine.judge_position(9999, &position(77, 2, 21, 60)), PositionVerdict::Known);
+    assert_eq!(world.machine.judge_position(9999, &position(77, 3, 31, 60)), PositionVerdict::Parted);
 }
 
 /// The same log goes on in two ways, as from a copy; in one of them the loss of the other is accepted.
@@ -60,9 +64,9 @@ fn a_loss_that_is_accepted_gives_no_number_twice() {
     assert_eq!(world.machine.position(3).lineage, 88);
     assert!(world.machine.deletions_held() && world.machine.has_accepted_loss());
     for lineage in [77, 99] {
-        assert_eq!(world.machine.judge_position(3, &position(lineage, 500, 1, 9000)), Told::Superseded);
+        assert_eq!(world.machine.judge_position(3, &position(lineage, 500, 1, 9000)), PositionVerdict::Superseded);
     }
-    assert_eq!(world.machine.judge_position(3, &position(66, 1, 1, 1)), Told::Stranger);
+    assert_eq!(world.machine.judge_position(3, &position(66, 1, 1, 1)), PositionVerdict::Stranger);
     let again = world.apply(Change::RaiseFloors(raise)).reply;
     assert_eq!(again.unwrap_err().kind(), E::Invalid, "a lineage is drawn once");
 

@@ -26,13 +26,13 @@ const BLINKING_STREAMS: usize = 64;
 /// One run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Case {
-    system: Who,
+    system: System,
     /// Power for so many active nodes.
     awake: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Who {
+enum System {
     Hdfs,
     Rabbit,
     /// The same, with one balancer for all clients that names the holder of each block, as Rabbit has it.
@@ -45,9 +45,9 @@ impl Case {
         let layout = Layout::equal_work(PRIMARIES, 3);
         match self.system {
             // "The data is written onto a number of nodes equal to the number of active nodes in the Rabbit case".
-            Who::Hdfs => Setting::of(self.awake, PolicyKind::AlwaysOn, Layout::RANDOM, blocks),
-            Who::Rabbit | Who::Named => Setting::of(NODES, PolicyKind::Activation, layout, blocks),
-            Who::Tide => Setting::of(NODES, PolicyKind::Tide, layout, blocks),
+            System::Hdfs => Setting::of(self.awake, PolicyKind::AlwaysOn, Layout::RANDOM, blocks),
+            System::Rabbit | System::Named => Setting::of(NODES, PolicyKind::Activation, layout, blocks),
+            System::Tide => Setting::of(NODES, PolicyKind::Tide, layout, blocks),
         }
     }
 
@@ -64,8 +64,8 @@ impl Case {
             }
             let streams = if self.awake < PRIMARIES { BLINKING_STREAMS } else { STREAMS };
             let balancer = match self.system {
-                Who::Named => Some(Balancer::new(&bed, &users[0]).await?),
-                Who::Hdfs | Who::Rabbit | Who::Tide => None,
+                System::Named => Some(Balancer::new(&bed, &users[0]).await?),
+                System::Hdfs | System::Rabbit | System::Tide => None,
             };
             Ok(rate(&read_whole(&bed, &users, streams, balancer).await, setting.bytes()))
         })
@@ -81,14 +81,14 @@ fn rate(whole: &Whole, bytes: u64) -> Option<(f64, f64)> {
 pub fn section(lab: &Lab<'_>) -> Result<Section> {
     let (blocks, steps): (u32, &[u32]) = lab.effort.of((800, &[5, 10, 15, 20, 25]), (160, &[5, 15]));
     let cases = |system, steps: &[u32]| steps.iter().map(|awake| Case { system, awake: *awake }).collect::<Vec<_>>();
-    let mut all = cases(Who::Hdfs, steps);
-    all.extend(cases(Who::Rabbit, steps));
-    all.extend(cases(Who::Rabbit, &[2]));
-    all.extend(cases(Who::Named, steps));
-    all.extend(cases(Who::Tide, steps));
-    all.extend(cases(Who::Tide, &[2]));
+    let mut all = cases(System::Hdfs, steps);
+    all.extend(cases(System::Rabbit, steps));
+    all.extend(cases(System::Rabbit, &[2]));
+    all.extend(cases(System::Named, steps));
+    all.extend(cases(System::Tide, steps));
+    all.extend(cases(System::Tide, &[2]));
     let seen = lab.map(&all, |case| case.run(lab.seed, blocks))?;
-    let of = |system: Who, awake: u32| {
+    let of = |system: System, awake: u32| {
         all.iter().zip(&seen).find(|(case, _)| case.system == system && case.awake == awake).and_then(|found| *found.1)
     };
     let mut section = Section::new("", &[]);
@@ -100,10 +100,10 @@ pub fn section(lab: &Lab<'_>) -> Result<Section> {
 /// Rabbit reads as fast as HDFS within so much (the paper: "equal"; its figure has no numbers).
 const EQUAL: f64 = 0.10;
 
-fn rows(section: &mut Section, steps: &[u32], of: &dyn Fn(Who, u32) -> Option<(f64, f64)>) {
-    let share = |system: Who, awake: u32| Some(of(system, awake)?.0 / of(Who::Hdfs, awake)?.0);
+fn rows(section: &mut Section, steps: &[u32], of: &dyn Fn(System, u32) -> Option<(f64, f64)>) {
+    let share = |system: System, awake: u32| Some(of(system, awake)?.0 / of(System::Hdfs, awake)?.0);
     for awake in steps {
-        let (ratio, named) = (share(Who::Rabbit, *awake), share(Who::Named, *awake));
+        let (ratio, named) = (share(System::Rabbit, *awake), share(System::Named, *awake));
         let quantity =
             format!("full read of {awake} of {NODES} nodes, activation on equal-work, as a share of HDFS on {awake}");
         let named = Cell::share(named, 0).human();
@@ -117,7 +117,7 @@ fn rows(section: &mut Section, steps: &[u32], of: &dyn Fn(Who, u32) -> Option<(f
         );
     }
     let (first, last) = (steps[0], steps[steps.len() - 1]);
-    let growth = of(Who::Rabbit, last).zip(of(Who::Rabbit, first)).map(|(last, first)| last.0 / first.0);
+    let growth = of(System::Rabbit, last).zip(of(System::Rabbit, first)).map(|(last, first)| last.0 / first.0);
     let linear = f64::from(last) / f64::from(first);
     section.rows.push(
         Comparison::new(
@@ -130,7 +130,7 @@ fn rows(section: &mut Section, steps: &[u32], of: &dyn Fn(Who, u32) -> Option<(f
         .bound(growth.is_some_and(|growth| growth > linear * (1.0 - 2.0 * EQUAL))),
     );
     for awake in steps.iter().copied().chain([2]) {
-        let (tide, rabbit) = (of(Who::Tide, awake), of(Who::Rabbit, awake));
+        let (tide, rabbit) = (of(System::Tide, awake), of(System::Rabbit, awake));
         let quantity = format!("full read with power for {awake} nodes: tide (MB/s); beside it activation");
         let p90 =
             |seen: Option<(f64, f64)>| seen.map_or_else(|| "stalls".into(), |seen| format!("p90 {:.0} ms", seen.1));
@@ -153,12 +153,12 @@ fn rows(section: &mut Section, steps: &[u32], of: &dyn Fn(Who, u32) -> Option<(f
     }
 }
 
-fn figure(steps: &[u32], of: &dyn Fn(Who, u32) -> Option<(f64, f64)>) -> Figure {
+fn figure(steps: &[u32], of: &dyn Fn(System, u32) -> Option<(f64, f64)>) -> Figure {
     let curve = |system, steps: &[u32]| {
         steps.iter().filter_map(|awake| of(system, *awake).map(|seen| (f64::from(*awake), seen.0))).collect::<Vec<_>>()
     };
     let with_two: Vec<u32> = [2].into_iter().chain(steps.iter().copied()).collect();
-    let per_node = of(Who::Hdfs, steps[0]).map_or(0.0, |seen| seen.0 / f64::from(steps[0]));
+    let per_node = of(System::Hdfs, steps[0]).map_or(0.0, |seen| seen.0 / f64::from(steps[0]));
     Figure::plane(
         "Fig. 6: read throughput follows the number of active nodes",
         Axis::linear("power (active nodes)").from(0.0),
@@ -167,10 +167,10 @@ fn figure(steps: &[u32], of: &dyn Fn(Who, u32) -> Option<(f64, f64)>) -> Figure 
     .subtitle(format!(
         "{NODES} nodes, three copies, p = {PRIMARIES}; HDFS written anew for each number; tide has power for 2, too"
     ))
-    .with("activation (Rabbit)", Mark::Markers, curve(Who::Rabbit, steps))
-    .with("HDFS", Mark::Dashed, curve(Who::Hdfs, steps))
-    .with("tide", Mark::Line, curve(Who::Tide, &with_two))
-    .with("activation, one balancer", Mark::Points, curve(Who::Named, steps))
+    .with("activation (Rabbit)", Mark::Markers, curve(System::Rabbit, steps))
+    .with("HDFS", Mark::Dashed, curve(System::Hdfs, steps))
+    .with("tide", Mark::Line, curve(System::Tide, &with_two))
+    .with("activation, one balancer", Mark::Points, curve(System::Named, steps))
     .with("straight line", Mark::Reference, vec![(0.0, 0.0), (f64::from(NODES), per_node * f64::from(NODES))])
 }
 
@@ -184,12 +184,12 @@ mod tests {
     fn reads_follow_the_power_and_tide_goes_on_below_the_primaries() {
         let run = |system, awake| Case { system, awake }.run(7, 96).unwrap();
         let rates = |awake| -> Vec<f64> {
-            (7..12).map(|seed| Case { system: Who::Rabbit, awake }.run(seed, 96).unwrap().unwrap().0).collect()
+            (7..12).map(|seed| Case { system: System::Rabbit, awake }.run(seed, 96).unwrap().unwrap().0).collect()
         };
         let (five, fifteen) = (rates(5), rates(15));
         let sum = |rates: &[f64]| rates.iter().sum::<f64>();
         assert!(sum(&fifteen) > 1.8 * sum(&five), "{five:?} {fifteen:?}");
-        assert_eq!(run(Who::Rabbit, 2), None, "two of three primaries hold not everything");
-        assert!(run(Who::Tide, 2).unwrap().0 > 0.0);
+        assert_eq!(run(System::Rabbit, 2), None, "two of three primaries hold not everything");
+        assert!(run(System::Tide, 2).unwrap().0 > 0.0);
     }
 }

@@ -11,7 +11,7 @@ use super::Violation;
 
 /// A kind of operation of a client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum What {
+pub enum OperationKind {
     /// Made a file, wrote to it and synced it.
     Create,
     /// Wrote to a file that it holds, and synced it.
@@ -28,7 +28,7 @@ pub enum What {
     Unlink,
 }
 
-impl What {
+impl OperationKind {
     /// How long it may take.
     #[must_use]
     pub fn bound(self) -> Duration {
@@ -57,7 +57,7 @@ pub struct Operation {
     /// The client.
     pub client: usize,
     /// Its kind.
-    pub kind: What,
+    pub kind: OperationKind,
     /// When it was begun.
     pub start: Duration,
     /// When it was answered.
@@ -114,7 +114,7 @@ mod tests {
         let span = Duration::from_secs;
         let one = |start, end, error: Option<&str>| Operation {
             client: 1,
-            kind: What::Write,
+            kind: OperationKind::Write,
             start: span(start),
             end: span(end),
             error: error.map(str::to_owned),

@@ -9,7 +9,7 @@ use ebb_runtime::virt::Dice;
 use ebb_types::{Credentials, InodeId, Result, err};
 
 use super::Desk;
-use crate::invariants::available::{Operation, What};
+use crate::invariants::available::{Operation, OperationKind};
 
 /// The file that all append to.
 pub(super) const SHARED: &str = "shared";
@@ -44,8 +44,9 @@ impl Worker {
     /// Works until the run ends; returns files and their contents, as acknowledged.
     pub(super) async fn run(mut self, mut dice: Dice) -> Vec<(String, Vec<u8>)> {
         let held = self.held_name(self.number);
-        let made = self.record_operation(What::Create, make(&self.client, self.directory, &held, Bytes::new())).await;
-        let shared = self.record_operation(What::ReadOther, open(&self.client, self.directory, SHARED)).await;
+        let made =
+            self.record_operation(OperationKind::Create, make(&self.client, self.directory, &held, Bytes::new())).await;
+        let shared = self.record_operation(OperationKind::ReadOther, open(&self.client, self.directory, SHARED)).await;
         let (Some((own, inode)), Some(shared)) = (made, shared) else { return Vec::new() };
         self.held_inode = inode;
         let mut is_known = true;
@@ -72,7 +73,7 @@ impl Worker {
     }
 
     /// Does it, and notes how long it took and how it ended.
-    async fn record_operation<T>(&self, kind: What, operation: impl Future<Output = Result<T>>) -> Option<T> {
+    async fn record_operation<T>(&self, kind: OperationKind, operation: impl Future<Output = Result<T>>) -> Option<T> {
         let world = self.desk.cluster.world();
         let start = world.now();
         let done = operation.await;
@@ -95,11 +96,12 @@ impl Worker {
         if self.kept.len() >= KEPT_MAX {
             let (name, _) = self.kept.remove(0);
             let gone = async { self.client.unlink(&Credentials::root(), self.directory, name.as_bytes()).await };
-            self.record_operation(What::Unlink, gone).await;
+            self.record_operation(OperationKind::Unlink, gone).await;
         }
         let data = self.bytes(length(dice));
         let name = format!("c{}-{}", self.number, self.made);
-        let made = self.record_operation(What::Create, make(&self.client, self.directory, &name, data.clone())).await;
+        let made =
+            self.record_operation(OperationKind::Create, make(&self.client, self.directory, &name, data.clone())).await;
         if let Some((handle, _)) = made {
             self.client.close(handle).await;
             self.kept.push((name, data.to_vec()));
@@ -110,16 +112,23 @@ impl Worker {
     async fn write(&mut self, own: Handle, dice: &mut Dice) -> bool {
         let data = self.bytes(length(dice));
         let offset = dice.below((self.held.len() as u64 + 1).min(HELD_MAX - WRITE_MAX));
-        self.write_at(What::Write, own, None, offset, data).await
+        self.write_at(OperationKind::Write, own, None, offset, data).await
     }
 
     async fn truncate(&mut self, own: Handle, dice: &mut Dice) -> bool {
         let size = dice.below(self.held.len() as u64 + 1);
         let data = self.bytes(length(dice));
-        self.write_at(What::Truncate, own, Some(size), size / 2, data).await
+        self.write_at(OperationKind::Truncate, own, Some(size), size / 2, data).await
     }
 
-    async fn write_at(&mut self, kind: What, own: Handle, size: Option<u64>, offset: u64, data: Bytes) -> bool {
+    async fn write_at(
+        &mut self,
+        kind: OperationKind,
+        own: Handle,
+        size: Option<u64>,
+        offset: u64,
+        data: Bytes,
+    ) -> bool {
         let written = async {
             if let Some(size) = size {
                 let set = SetAttr { size: Some(size), by_handle: true, ..SetAttr::default() };
@@ -146,7 +155,7 @@ impl Worker {
             self.client.append(shared, data).await?;
             self.client.fsync(shared).await
         };
-        self.record_operation(What::Append, appended).await;
+        self.record_operation(OperationKind::Append, appended).await;
         true
     }
 
@@ -160,7 +169,7 @@ impl Worker {
                 false => Err(err!(Internal, "the bytes at {offset} are not those that were written")),
             }
         };
-        self.record_operation(What::Read, read).await;
+        self.record_operation(OperationKind::Read, read).await;
         true
     }
 
@@ -169,7 +178,7 @@ impl Worker {
         // It may not be there yet.
         let (root, directory) = (Credentials::root(), self.directory);
         if self.client.lookup(&root, directory, name.as_bytes()).await.is_ok() {
-            self.record_operation(What::ReadOther, read_some(&self.client, directory, &name)).await;
+            self.record_operation(OperationKind::ReadOther, read_some(&self.client, directory, &name)).await;
         }
         true
     }

@@ -22,7 +22,7 @@ const STARVED: Duration = Duration::from_millis(250);
 const IDLE: Duration = Duration::from_secs(5);
 /// Sessions that live no longer are polled for often enough; with longer ones what was timed is told so often.
 const POLLED_OFTEN: Duration = Duration::from_secs(12);
-const TOLD_EVERY: Duration = Duration::from_secs(3);
+const REPORTED_EVERY: Duration = Duration::from_secs(3);
 /// A small question.
 const ASK_DEADLINE: Duration = Duration::from_secs(1);
 /// Members that may be replaced in a second because they are gray, and so many MiB of their copies count as one more.
@@ -119,7 +119,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             tracing::debug!(?slow, "members that answer late");
         }
         // Where sessions are long, polls are too seldom for the master to know what is so now.
-        let is_seldom = shared.session.ttl() > POLLED_OFTEN && now.since(last_report) >= TOLD_EVERY;
+        let is_seldom = shared.session.ttl() > POLLED_OFTEN && now.since(last_report) >= REPORTED_EVERY;
         if is_news || is_seldom {
             last_report = now;
             shared.session.poke.notify_one();
