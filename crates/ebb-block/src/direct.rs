@@ -49,7 +49,7 @@ fn keep(node: &Node, message: &pb::PutStaged, payload: &Bytes) -> Result<()> {
     node.staging.lock().put(name_of(ticket, message.metablock), put, node.runtime.now())
 }
 
-/// The write that a `WriteReplica` without bytes means; none: what was put is not here.
+/// The write that a `WriteReplica` without bytes names; none: its bytes were not put here.
 pub(crate) fn staged_write(
     node: &Node,
     message: &pb::WriteReplica,
@@ -60,7 +60,7 @@ pub(crate) fn staged_write(
         bail!(Protocol, "what was put is written without other bytes, and by each member for itself");
     }
     let Some(put) = node.staging.lock().get(&name_of(ticket, message.metablock)) else { return Ok(None) };
-    // I-58: what is written is what the client put, whole, or nothing.
+    // I-58: the write has exactly the bytes that the client put, or it is refused.
     if (put.offset, put.bytes.len() as u64) != (message.offset, message.length) {
         bail!(Protocol, "{} bytes at {} were put, others are to be written", put.bytes.len(), put.offset);
     }

@@ -118,7 +118,7 @@ async fn promise_one(node: &Node, name: &pb::ReplicaName, epoch: Epoch) -> pb::P
     let promised = promised.await;
     tracing::trace!(metablock = name.metablock, %epoch, ?promised, "promise");
     if promised.is_ok() {
-        // I-58: who put it has lost the file; what was not written by now never is.
+        // I-58: the putter has lost the file; bytes that are not written yet never will be.
         node.staging.lock().drop_below(MetablockId::new(name.metablock), epoch);
     }
     let failure = promised.as_ref().err().map(pb::Failure::from);

@@ -9,7 +9,7 @@ use ebb_wire::pb;
 
 use crate::node::Node;
 
-/// How often it is looked what is not needed any more.
+/// Interval of the search for bytes that are not needed any more.
 const LOOK: Duration = Duration::from_secs(10);
 /// Files that the master is asked about at a time.
 const FILES_MAX: usize = 1000;
@@ -23,8 +23,8 @@ pub(crate) async fn read(node: &Node, message: &pb::ReadLog) -> Result<Answer> {
     Ok(Answer::with(&reply, payload))
 }
 
-/// Cuts what the master says is over: what a holder that is gone has told nobody that all members have. The task of a
-/// node.
+/// Cuts the parts that the master reports as over: parts that all members have, and whose holder is gone without a
+/// report. The task of a node.
 pub(crate) async fn tidy(node: Arc<Node>) {
     loop {
         node.runtime.sleep(LOOK).await;

@@ -62,7 +62,7 @@ pub(crate) struct Node {
     pub(crate) staging: Mutex<Staging>,
     /// One scrub at a time.
     pub(crate) scrubbing: tokio::sync::Mutex<()>,
-    /// Damage found and not yet told to the master.
+    /// Damage found and not yet reported to the master.
     pub(crate) damaged: Mutex<Vec<MetablockId>>,
     excuse: Mutex<Excuse>,
 }

@@ -18,20 +18,20 @@ pub struct PatrolOptions {
 }
 
 impl Default for PatrolOptions {
-    /// A disk of 1 TB takes 18 hours, a tenth of what it could read meanwhile.
+    /// A disk of 1 TB takes 18 hours, a tenth of its rate of reading.
     fn default() -> Self {
         Self { pause: Duration::from_secs(6 * 3600), rate_bytes_per_sec: 16 << 20 }
     }
 }
 
-/// The task. What it finds comes to the master with the next heartbeat, as what readers find.
+/// The task. Its findings go to the master with the next heartbeat, like those of readers.
 pub(crate) async fn run(node: Arc<Node>, options: PatrolOptions) {
     if options.rate_bytes_per_sec == 0 {
         return;
     }
     loop {
         node.runtime.sleep(options.pause).await;
-        // Beside a scrub that somebody asked for, which must not wait for hours.
+        // Not beside a scrub that an operator asked for, which must not wait for hours.
         for volume in &node.volumes {
             round(volume, options.rate_bytes_per_sec).await;
         }

@@ -24,7 +24,7 @@ const TIMED_ENOUGH: u32 = 8;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// Who this node says it is.
+/// This node's identity.
 #[derive(Clone, Debug)]
 pub(crate) struct Introduction {
     pub(crate) host: String,
@@ -130,7 +130,7 @@ async fn take_ids(node: &Node, reply: &pb::RegisterNodeReply) -> Result<()> {
         identity::write(&node.runtime.disk(), &node.data_dir, cluster, &identity).await?;
         node.set_id(id);
     }
-    // Ordering: whoever asks this node from now on is asked by a master that it will know again.
+    // Ordering: from here on, a master that asks this node is one that it will know again.
     seen::remember_position(node, reply.position).await;
     for (volume, given) in node.volumes.iter().zip(&reply.volumes) {
         volume.assign(id, VolumeId::new(given.id)).await?;
@@ -171,7 +171,7 @@ async fn heartbeats(node: &Arc<Node>, masters: &mut Masters, interval: Duration,
                 if reply.gray {
                     time_disks(node);
                 }
-                // Told: what was found meanwhile comes with the next one.
+                // The heartbeat has reported the damage; damage found meanwhile goes with the next one.
                 drop(node.damaged.lock().drain(..corrupt.len()));
                 // A slow disk keeps no heartbeat.
                 let (noting, position) = (Arc::clone(node), reply.position);
@@ -188,8 +188,8 @@ async fn heartbeats(node: &Arc<Node>, masters: &mut Masters, interval: Duration,
     }
 }
 
-/// Times disks that nothing was committed to lately: one that is well again is told so. Tasks of their own, for a slow disk
-/// keeps no heartbeat.
+/// Times disks without recent commits, so that a disk that is well again is reported. Tasks of their own, because a
+/// slow disk must not delay the heartbeat.
 fn time_disks(node: &Arc<Node>) {
     for volume in node.volumes.iter().filter(|volume| volume.poisoned().is_none()) {
         let timed = volume.commit_latency().is_some_and(|(_, count)| count >= TIMED_ENOUGH);

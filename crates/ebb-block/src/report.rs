@@ -1,9 +1,9 @@
-//! Reports: all that the volumes have, told to the master.
+//! Reports to the master: all replicas of the volumes.
 //!
-//! The first one, at registration, is what the master needs before it may delete anything. The later ones find what
-//! nobody could have told: a write that was under way for long makes a replica on a volume that is in no set any more,
-//! after the master has asked for it and heard that there is none; or a file is gone whose loss no reader has met. However
-//! late something comes, it is found with the next round.
+//! The master needs the first report, at registration, before it may delete anything. The later ones find two things
+//! that no message carries. A write that was under way for long makes a replica on a volume that left its set, after
+//! the master asked for it and heard that there is none. And a file is gone whose loss no reader has met. However
+//! late that happens, the next round finds it.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Before sleep: no new work, what is in progress ends, everything is synced, and only then it is confirmed.
+//! Before sleep: no new work is taken, work in progress ends, everything is synced, and only then the rest is
+//! confirmed.
 //!
 //! Rest ends by itself: it is given for a time, counted on the clock that goes on in sleep. A node that was never put to
 //! sleep after all, because its power client died, works again when that time is over.
@@ -16,7 +17,7 @@ use crate::node::Node;
 
 /// How often it is looked whether requests have ended.
 const LOOK: Duration = Duration::from_millis(1);
-/// Longest rest that is given: who sleeps longer is past its end when it wakes.
+/// Longest rest that is confirmed. A node that sleeps longer is past its end when it wakes.
 const REST_MAX: Duration = Duration::from_secs(60);
 
 /// Until when no work is taken.
@@ -28,7 +29,7 @@ pub(crate) struct Resting {
 }
 
 impl Node {
-    /// Refuses work while the node is about to sleep. `Unavailable`: nothing was done, somebody else may be asked.
+    /// Refuses work while the node is about to sleep. `Unavailable`: nothing was done, and another node may be asked.
     pub(crate) fn check_awake(&self, method: Method) -> Result<()> {
         if matches!(method, Method::Rest | Method::Counters) {
             return Ok(());

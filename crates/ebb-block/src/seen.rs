@@ -37,7 +37,7 @@ struct Known {
 }
 
 impl Known {
-    /// Takes a position that a master told which was told the one before. True: it is to be noted now.
+    /// Takes a position of a master that knew the position before. True: it is to be stored now.
     fn observe(&mut self, position: pb::Position, now: Moment) -> bool {
         let run = |position: &pb::Position| (position.lineage, position.run, position.mark);
         // Answers may overtake each other.
@@ -92,7 +92,7 @@ impl Seen {
     }
 }
 
-/// Takes note of a position that a master told. Where it cannot be stored, this process alone remembers it.
+/// Remembers a master's position. Where it cannot be stored, this process alone remembers it.
 pub(crate) async fn remember_position(node: &Node, position: Option<pb::Position>) {
     let Some(position) = position.filter(|position| position.lineage != 0) else { return };
     let now = node.runtime.now();

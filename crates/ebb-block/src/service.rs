@@ -24,7 +24,7 @@ const SHORT_CIRCUIT_SOCKET: &str = "short-circuit.sock";
 /// The handoff log in a node's data directory. A disk keeps the name that its format began with.
 const HANDOFF_DIR: &str = "offload";
 
-/// What a block server is told at start.
+/// A block server's options at start.
 #[derive(Clone, Debug)]
 pub struct BlockOptions {
     /// Where the node remembers its id.
@@ -41,7 +41,7 @@ pub struct BlockOptions {
     pub advertise: Option<String>,
     /// Masters' addresses.
     pub masters: Vec<String>,
-    /// Who this process is to its peers: cluster, secret, host, role "block".
+    /// This process' identity for its peers: cluster, secret, host, role "block".
     pub identity: Identity,
     /// Of the process, for people and tools.
     pub pid: u32,

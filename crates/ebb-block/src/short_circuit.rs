@@ -58,7 +58,7 @@ pub(crate) struct ShortCircuit {
 #[derive(Debug)]
 struct Given {
     at: Moment,
-    /// Address and port of who asked for it.
+    /// Address and port of the client that asked for it.
     to: String,
 }
 
@@ -70,7 +70,7 @@ impl Default for ShortCircuit {
 }
 
 impl ShortCircuit {
-    /// From now on there is somebody who listens.
+    /// From now on a client listens.
     pub(crate) fn listen_at(&self, path: PathBuf) {
         *self.path.lock() = Some(path);
     }
@@ -276,7 +276,7 @@ struct Table {
 struct Cells {
     slots: BTreeMap<usize, Arc<Slot>>,
     last_grant: u64,
-    /// Not told to the client yet.
+    /// Not sent to the client yet.
     revoked: Vec<(usize, u64)>,
 }
 

@@ -1,8 +1,8 @@
 //! Bytes of direct writes, between the client that puts them and the proxy that says when they are written. Pure.
 //!
-//! They are in memory alone: what a crash takes away the proxy fetches from another member, or the client is told. Bounded in
-//! bytes and in time: whoever has lost its proxy, or never had an answer, comes back for nothing. No session has more than is
-//! left for all others.
+//! They are in memory alone. Bytes lost in a crash the proxy fetches from another member, or the client gets an
+//! error. Bounded in bytes and in time, because a client that lost its proxy, or never had an answer, does not come
+//! back for them. No session has more than is left for all others.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use ebb_runtime::Moment;
 use ebb_types::{Epoch, MetablockId, Result, bail};
 use ebb_wire::pb;
 
-/// What nobody has dropped for so long is dropped. A ticket lives for seconds, a write that is not synced by all members as long
-/// as its member is being replaced; who needs it later copies the replica instead.
+/// Bytes that were not dropped for this time are dropped. A ticket lives for seconds. A write that some members have
+/// not synced lives as long as the replacement of its member takes; a later need copies the replica instead.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 /// Counted for each beyond its bytes.
 const OVERHEAD: usize = 512;
@@ -99,7 +99,7 @@ impl Staging {
         }
     }
 
-    /// Drops what was put for a metablock under lower epochs.
+    /// Drops the bytes that were put for a metablock under lower epochs.
     pub fn drop_below(&mut self, metablock: MetablockId, epoch: Epoch) {
         let is_fenced = |name: &Name, put: &Put| name.2 == metablock && put.epoch < epoch;
         self.drop_if(|name, put, _| is_fenced(name, put));
@@ -109,7 +109,7 @@ impl Staging {
         );
     }
 
-    /// Drops what is too old.
+    /// Drops bytes that are too old.
     pub fn sweep(&mut self, now: Moment) {
         self.drop_if(|_, _, until| until <= now);
     }

@@ -1,9 +1,10 @@
-//! Tells the master that a client of this host has ended, so that nobody waits for its session to expire.
+//! Reports to the master that a client of this host has ended, so that no other client waits for its session to
+//! expire.
 //!
 //! A connection that breaks proves nothing: a client may be cut off, frozen or slow, and still believe in its leases.
-//! That a process has ended is known for certain by the kernel that ran it alone, and a block server of the same host
-//! can ask that kernel. A client says on its socket which session it has (`ShortCircuitSession`); when the socket ends, its
-//! process is waited for, and once it is gone, the master is told.
+//! Only the kernel that ran a process knows for certain that it has ended, and a block server of the same host can
+//! ask that kernel. A client names its session on its socket (`ShortCircuitSession`). When the socket ends, the
+//! server waits for the process, and once it is gone, reports to the master.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -69,7 +70,7 @@ pub(crate) async fn report_end(node: &Arc<Node>, sessions: &Sessions, peer: &Loc
             }
             Ok(())
         };
-        // The session expires by itself if no master can be told.
+        // If no master can be reached, the session expires by itself.
         let _ = node.runtime.timeout(PATIENCE, "a master that hears of a client's end", telling).await;
     }
 }

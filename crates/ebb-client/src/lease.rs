@@ -39,7 +39,7 @@ pub(crate) enum Entry<'a> {
     Proxy(Sharing),
 }
 
-/// What the master answered to who wants a lease.
+/// The master's answer to a request for a lease.
 #[derive(Debug)]
 pub(crate) enum Taken {
     /// It is held.
@@ -48,7 +48,7 @@ pub(crate) enum Taken {
     Proxy(pb::ProxyAddress),
 }
 
-/// The same with all that came along.
+/// The same with everything else in the answer.
 enum Acquired {
     Lease(Granted, Lease),
     Proxy(pb::ProxyAddress),
@@ -151,10 +151,11 @@ impl Shared {
             Acquired::Lease(grant, mode) => (grant, mode),
             Acquired::Proxy(proxy) => return Ok(Taken::Proxy(proxy)),
         };
-        // Ordering: looked at under the file's lock, where being told to forget would mark the attributes stale.
+        // Ordering: read under the file's lock. A request of the master to forget marks the attributes stale under
+        // it.
         grant.kept &= asking.is_undisturbed(inode.id);
         if core.hold.lease() == Lease::Write && held == Lease::Write {
-            // Opened again under the write lease: what this client has is newer than what the master said.
+            // Opened again under the write lease: this client's attributes are newer than the master's.
             core.note_attr(&grant.attr, grant.kept);
             return Ok(Taken::Lease);
         }
@@ -198,7 +199,8 @@ impl Shared {
                 continue;
             }
             let is_fresh = match &acquired {
-                // Who still counts as the holder is told so, whatever it asks for: the lost lease had gone back before it was lost.
+                // A client that still counts as the holder learns of the loss, whatever it asks for: the lost lease
+                // had gone back before.
                 Acquired::Lease(_, Lease::Read) => true,
                 Acquired::Lease(grant, _) => !inode.core.lock().is_unrecovered(grant.attr.epoch),
                 // The proxy takes it after whatever this client lost.
@@ -292,8 +294,8 @@ impl Shared {
             self.report_held(vec![recall::lost(inode.id.raw(), attr.epoch.raw())]).await;
             return Ok(());
         }
-        // Nothing was written under it, or it was thrown away with the file's last name and the master is about to be told so. If it
-        // is another's, this is refused, and nothing changes.
+        // Nothing was written under it, or its bytes were thrown away with the file's last name and the next message
+        // says so. If another client holds the lease, the master refuses this, and nothing changes.
         let files = vec![pb::CommitFile {
             inode: inode.id.raw(),
             epoch: attr.epoch.raw(),
@@ -328,7 +330,7 @@ impl Shared {
         Ok(metablocks)
     }
 
-    /// Deals with what a call under a lease answered: a lease that is gone is noted.
+    /// Handles the result of a call under a lease. Records that the lease is gone.
     pub fn note_lease_error(self: &Arc<Self>, inode: &Inode, error: &Error) {
         if matches!(error.kind(), ErrorKind::StaleEpoch | ErrorKind::SessionExpired) {
             self.lose_lease(inode, error);

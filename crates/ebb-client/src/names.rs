@@ -22,7 +22,7 @@ use crate::lease::returns;
 use crate::shared::Shared;
 use crate::types::Location;
 
-/// The extended attribute that tells where a file lies.
+/// The extended attribute with the locations of a file.
 pub(crate) const LOCATIONS_XATTR: &[u8] = b"user.ebb.locations";
 /// Records in one piece of a map.
 const MAP_PART: u32 = 4096;
@@ -53,9 +53,9 @@ impl Shared {
         Ok(())
     }
 
-    /// An inode lost a name. If it was the last and nobody has it open, nothing of it needs to be written any more, unless
-    /// somebody comes soon who has looked it up before. Then its lease goes back with many others', and the master need
-    /// not ask for it.
+    /// An inode lost a name. If it was the last and the file is closed, its bytes need not be written any more. They
+    /// stay a moment for clients that looked the name up before. Then the lease goes back with many others, and the
+    /// master need not ask for it.
     fn on_displaced(&self, id: InodeId, left: Left) {
         let Some(inode) = self.find(id) else { return };
         let mut core = inode.core.lock();
@@ -79,8 +79,8 @@ impl Shared {
         }
     }
 
-    /// Nobody came for these files. Leases under which everything is committed go back together, as any others do: there is
-    /// nothing to throw away, and who opens such a file meanwhile waits at its gate.
+    /// The time of these files is over. Leases under which everything is committed go back together, like any others:
+    /// there is nothing to throw away, and an open meanwhile waits at the file's gate.
     pub async fn let_all_go(self: &Arc<Self>, left: Vec<InodeId>) {
         let is_whole = |core: &Core| core.hold.lease() == Lease::Write && may_be_let_go(core) && is_idle(core);
         let found = left.iter().filter_map(|id| self.find(*id));
@@ -91,8 +91,8 @@ impl Shared {
         left.into_iter().for_each(|id| self.let_go(id));
     }
 
-    /// Nobody came for a file that lost its last name a while ago: what was written to it and not committed is thrown
-    /// away. Whoever opened it meanwhile keeps it, or waits for it; then it goes when it is closed, or by a recall.
+    /// The time of a nameless file is over: its uncommitted bytes are thrown away. If the file was opened meanwhile,
+    /// it stays or is waited for; then it goes at its close, or by a recall.
     pub fn let_go(self: &Arc<Self>, id: InodeId) {
         let Some(inode) = self.find(id) else { return };
         let core = inode.core.lock();
@@ -106,8 +106,7 @@ impl Shared {
         }
     }
 
-    /// Nobody wants a file without a name any more, whose lock is `core`: what was written to it and not committed is thrown away,
-    /// unless somebody here has it open.
+    /// Throws away the uncommitted bytes of a nameless file, whose lock is `core`, unless it is open here.
     pub fn throw_away(self: &Arc<Self>, inode: &Arc<Inode>, core: MutexGuard<'_, Core>) {
         if core.open_count > 0 {
             return;
@@ -128,7 +127,7 @@ impl Shared {
             // Ordering: under the file's lock, where an open is counted. One that comes from here on is refused.
             self.returns.throw_away(id);
         }
-        // Its number is never given again, so there is no later lease to tell from this one.
+        // The number is never given again, so no later lease can be mistaken for this one.
         self.drop_held(inode, core, |core, _| core.hold.forget_lost());
         if let Some(held) = held {
             self.return_gone(held);
@@ -140,7 +139,7 @@ impl Shared {
 
     /// Where a file's metablocks lie, without those that were granted ahead of need and never written.
     pub async fn locations(self: &Arc<Self>, id: InodeId) -> Result<Vec<Location>> {
-        // What is written is committed first, by whoever holds the file; else its map would be behind.
+        // The holder commits its writes first; otherwise the map would be behind.
         let inode = self.inode(id);
         match self.enter(&inode, Lease::Read, None).await? {
             Entry::Lease(gate) => {

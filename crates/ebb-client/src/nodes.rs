@@ -49,16 +49,16 @@ struct State {
     /// Calls in progress.
     outstanding: BTreeMap<u64, usize>,
     silence: Silence,
-    /// Nodes that answer again, and of which the master has not been told so.
+    /// Nodes that answer again and whose return was not reported to the master yet.
     reached: BTreeSet<u64>,
-    /// Nodes that count as gray for this client alone, and what they take.
+    /// Nodes that count as gray for this client alone, with the time that they take.
     slow_links: BTreeMap<u64, Duration>,
     /// All that count as gray.
     gray: BTreeMap<u64, Duration>,
 }
 
 impl State {
-    /// Finds anew who counts as gray.
+    /// Computes the gray nodes anew.
     fn find_gray(&mut self) {
         let gray = |node: &pb::Node| node.gray.map(|gray| (node.id, Duration::from_micros(gray.took_us)));
         let known = self.nodes.values().filter_map(gray);
@@ -129,7 +129,7 @@ impl NodeMap {
         HostName::new(self.0.lock().nodes.get(&node).map_or(String::new(), |node| node.host.clone()))
     }
 
-    /// Where a node stands, as seen from a host: in its rack only if a node on that host tells which that is.
+    /// Place of a node, as seen from a host: in its rack only if a node on that host has reported its rack.
     pub fn distance(&self, host: &HostName, node: u64) -> Distance {
         let state = self.0.lock();
         let Some(node) = state.nodes.get(&node) else { return Distance::Far };
@@ -140,7 +140,7 @@ impl NodeMap {
         if own.is_some_and(|own| own.rack == node.rack) { Distance::Rack } else { Distance::Far }
     }
 
-    /// Bytes a second that a node takes while it has something to write, as far as it has told.
+    /// The node's rate of writing while it is busy, in bytes a second, as far as it has reported one.
     pub fn write_bytes_per_sec(&self, node: u64) -> u64 {
         let rate = self.0.lock().nodes.get(&node).map_or(0, |node| node.write_bytes_per_sec);
         ebb_power::debt::pace_or_assumed(rate)
@@ -161,7 +161,7 @@ impl NodeMap {
         node.is_some_and(|node| !node.volumes.iter().any(works))
     }
 
-    /// Nodes that count as gray for this client alone, with what they take. Returns all that do.
+    /// Sets the nodes that count as gray for this client alone, with the time that they take. Returns all gray nodes.
     pub fn set_slow_links(&self, links: BTreeMap<u64, Duration>) -> BTreeMap<u64, Duration> {
         let mut state = self.0.lock();
         if state.slow_links != links {
@@ -238,8 +238,8 @@ impl NodeMap {
         was_silent
     }
 
-    /// Nodes that answer again, each told once. A poll that is lost takes them along: the master waits a little longer for
-    /// them then.
+    /// Nodes that answer again, each reported once. If the poll is lost, so is the report: the master then waits a
+    /// little longer for them.
     pub fn take_reached(&self) -> Vec<u64> {
         std::mem::take(&mut self.0.lock().reached).into_iter().collect()
     }

@@ -16,13 +16,13 @@ pub(crate) const SINGLE_SOURCE_MAX: usize = 64 << 10;
 /// Files and first reads up to this are fetched whole.
 const SMALL: u64 = 128 << 10;
 
-/// Mode bits as a write by somebody without privilege leaves them (inode(7), S_ISUID and S_ISGID).
+/// Mode bits after a write by a user without privilege (inode(7), S_ISUID and S_ISGID).
 pub(crate) fn without_privileges(mode: u32) -> u32 {
     let group_executes = mode & 0o010 != 0;
     mode & !0o4000 & if group_executes { !0o2000 } else { !0 }
 }
 
-/// Up to where the holder may write a metablock: what is committed, or what the master has reserved.
+/// End of the part of a metablock that the holder may write: committed, or reserved by the master.
 pub(crate) fn reach_of(record: &pb::Metablock) -> u64 {
     record.length.max(record.reserved)
 }

@@ -1,4 +1,4 @@
-//! What this client knows of who sleeps when. A sleeping node is waited for or passed over, never asked in vain.
+//! This client's knowledge of sleeping nodes. A sleeping node is waited for or passed over, never asked in vain.
 
 pub mod deliver;
 pub(crate) mod inspect;
@@ -15,7 +15,7 @@ use crate::plan::NEED_MS;
 use crate::read::fetch::order;
 use crate::shared::Shared;
 
-/// What the power plans make of a host, as far as this client knows them.
+/// State of a host by the power plans that this client knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostPower {
     /// It is on, or no plan is about it.
@@ -38,7 +38,7 @@ pub(crate) enum Way {
 /// When one of some nodes is awake together with this client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Meeting {
-    /// In so long.
+    /// In this time.
     In(Duration),
     /// Some wake, but never then; and a proxy could be asked.
     Never,
@@ -52,7 +52,7 @@ const WAKES_MAX: u32 = 4;
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Shared {
-    /// The master told of power plans.
+    /// The master sent power plans.
     pub fn on_plans(&self, plans: &[Vec<u8>]) {
         let now_ms = self.wall_ms();
         let mut timetable = self.plans.lock();
@@ -97,7 +97,7 @@ impl Shared {
         Some(Duration::from_millis(wake.saturating_sub(now_ms).max(1)))
     }
 
-    /// What the plans make of a host. One that is several nodes is what the first of them is.
+    /// State of a host by the plans. A host with several nodes has the state of the first of them.
     pub fn host_power(&self, host: &HostName) -> HostPower {
         let node = self.nodes.all().into_iter().find(|node| node.host == host.as_str());
         let Some(node) = node.map(|node| NodeId::new(node.id)) else { return HostPower::On };
@@ -154,7 +154,7 @@ impl Shared {
         Err(err!(Unavailable, "n{node} is switched off by the power plan v{}", self.plan_version()))
     }
 
-    /// Waits for a node that wakes in so long, or a part of it; how many wakes that was, 0 or 1.
+    /// Waits for a node that wakes in `wait`, or for a part of that. Returns the number of wakes, 0 or 1.
     async fn wait_for_wake(&self, wait: Duration) -> u32 {
         self.runtime.sleep(wait.min(LOOK_AGAIN)).await;
         u32::from(wait <= LOOK_AGAIN)

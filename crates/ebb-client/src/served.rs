@@ -40,8 +40,8 @@ impl Served {
         self.bytes.lock().all += bytes as u64;
     }
 
-    /// The report to the master. Its bytes count as told from now on, because it is never certain
-    /// whether a message arrives.
+    /// The report to the master. Its bytes count as reported from now on, because it is never certain whether a
+    /// message arrives.
     pub fn to_message(&self) -> pb::Served {
         let mut bytes = self.bytes.lock();
         let all = bytes.all;

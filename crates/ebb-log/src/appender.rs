@@ -9,7 +9,7 @@ use ebb_types::{ErrorKind, Result, err};
 pub enum Sync {
     /// Yes.
     Now,
-    /// No: a seeded bug. What is acknowledged then may be lost in a crash.
+    /// No: a seeded bug. An acknowledged record may then be lost in a crash.
     Skipped,
 }
 

@@ -103,7 +103,7 @@ async fn disk(shared: &Shared) -> Option<pb::MasterDisk> {
     })
 }
 
-/// Answers `DrainNode`: starts or ends a drain, and returns what is left. A repeated call shows the progress.
+/// Answers `DrainNode`: starts or ends a drain, and returns the remaining copies. A repeated call shows the progress.
 ///
 /// Errors: `NotFound` for an unknown node.
 pub(crate) async fn drain(shared: &Shared, call: &pb::DrainNode) -> Result<pb::DrainReply> {

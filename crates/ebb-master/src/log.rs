@@ -24,6 +24,6 @@ pub use data_dir::DataDir;
 pub use memory::LogMemory;
 pub use wal::{Batch, Recovered, Wal, WalOptions};
 
-/// To whoever is told to put a saved copy of the data directory in place.
+/// Advice for putting a saved copy of the data directory in place.
 pub(crate) const OLDER: &str =
     "one that is older than what nodes have seen is refused, and `ebb master accept-loss` goes on with it";

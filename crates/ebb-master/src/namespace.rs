@@ -47,7 +47,7 @@ pub(crate) async fn answer(
     Ok(reply)
 }
 
-/// Applies a mutation. Other sessions must first forget what it changes (I-27).
+/// Applies a mutation. Other sessions must first forget the changed names and attributes (I-27).
 async fn change(
     shared: &Arc<Shared>,
     session: SessionId,

@@ -17,7 +17,7 @@ pub const IDLE_MAX: Duration = Duration::from_secs(60);
 pub const TOTAL_MAX: Duration = Duration::from_secs(900);
 /// The part of the time between two polls that counts, at most.
 pub const GAP_MAX: Duration = Duration::from_secs(5);
-/// Whether a client reports that it works on what it owes.
+/// Whether a client reports progress on the leases that it owes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Word {
     /// The client does not mention it.

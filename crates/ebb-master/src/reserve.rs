@@ -142,7 +142,7 @@ impl Reservations {
         let guesses: Vec<_> =
             blocks.filter(|(_, block)| block.is_guess).map(|(id, block)| (*id, block.clone())).collect();
         for (id, guess) in guesses {
-            // I-100: a holder sends what it likes, and the sums of a volume must not overflow by it.
+            // I-100: a holder may send any number, and the sums of a volume must not overflow by it.
             let bounded = |offset: u64| offset.min(guess.reserved).max(guess.length);
             let reserved =
                 reclaimed.map_or(guess.reserved, |known| bounded(known.get(&id).copied().unwrap_or_default()));

@@ -41,7 +41,7 @@ enum State {
     Refused(Error),
 }
 
-/// Why a master waits, and what it accepts meanwhile.
+/// Why a master waits, and the work that it accepts meanwhile.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Wait {
     why: String,

@@ -26,7 +26,7 @@ pub(crate) struct Metablock {
 }
 
 impl Metablock {
-    /// The record for a message. Extra copies are not in it ([`crate::Machine::told`]).
+    /// The record for a message. Extra copies are not in it ([`crate::Machine::record_of`]).
     pub(crate) fn to_pb(&self) -> pb::Metablock {
         pb::Metablock {
             id: self.id.raw(),
@@ -145,7 +145,7 @@ impl Map {
         let place = (block.index, block.id);
         change(block);
         assert!((block.index, block.id) == place, "{} changes its place in the map", block.id);
-        // I-6, I-13: what is committed stays committed, and a compare-and-swap never meets an old number again.
+        // I-6, I-13: committed bytes stay committed, and a compare-and-swap never meets an old number again.
         assert!(block.version >= version, "{} goes back from {version} to {}", block.id, block.version);
         assert!(block.generation >= generation, "the set of {} goes back to an older number", block.id);
         self.allocated_bytes = self.allocated_bytes.saturating_sub(length).saturating_add(block.length);

@@ -134,7 +134,7 @@ impl Machine {
             block.version = found.min_version();
             block.length = found.length;
         });
-        // The set is swapped after the version, so that the new members are recorded with what they have.
+        // The set is swapped after the version, so that the new members are recorded with their versions.
         if *old != found.members[..] {
             self.swap_set(call, id, block, &found.members, Version::ZERO);
         }

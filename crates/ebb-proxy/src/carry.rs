@@ -81,7 +81,7 @@ impl Operation {
         self.client.settle_direct(handle, read.offset, read.length.into()).await?;
         let data = self.client.read(handle, read.offset, read.length).await?;
         drop(taken);
-        // Ordering: the sync comes after the read, so it covers all writes of others in what was read.
+        // Ordering: the sync comes after the read, so it covers all writes of others in the bytes read.
         self.file.settle_read(self.session, &range).await?;
         Ok(data)
     }
@@ -184,7 +184,7 @@ impl Operation {
 
     async fn seek(&self, handle: Handle, seek: &shared_op::Seek) -> Result<u64> {
         let _taken = self.turn(WHOLE, Use::Reads).await?;
-        // It syncs what was written before: members are asked.
+        // It syncs earlier writes: members are asked.
         let whence = if seek.hole { Seek::Hole } else { Seek::Data };
         self.client.seek(handle, seek.offset, whence).await
     }

@@ -120,8 +120,8 @@ impl Proxy {
         &self.address
     }
 
-    /// Gives all files back with everything synced, answers what is under way, and ends the session. Before the server
-    /// ends, clients learn that their writes were kept.
+    /// Gives all files back with everything synced, answers requests under way, and ends the session. Before the
+    /// server ends, clients learn that their writes were kept.
     pub async fn stop(&self) -> Result<()> {
         self.registering.abort();
         self.say_that_it_leaves().await;

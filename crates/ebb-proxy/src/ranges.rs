@@ -210,7 +210,7 @@ mod tests {
         let writer = queue.enter(8..9, Use::Changes);
         let reader = queue.enter(0..3, Use::Reads);
         assert!(queue.try_go(reader) && !queue.try_go(writer));
-        // The second is told first, and waits for the first.
+        // The second is woken first, and waits for the first.
         queue.act(second);
         assert!(!queue.try_go(second));
         let late = queue.enter(12..13, Use::Reads);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes and goes: no two that conflict are ever allowed together, and somebody always is.
+        /// Whatever comes and goes: no two that conflict are ever allowed together, and one always is.
         #[test]
         fn conflicting_operations_never_go_together(
             steps in proptest::collection::vec((0u64..40, 1u64..20, 0u8..4, any::<prop::sample::Index>()), 1..60),

@@ -158,7 +158,7 @@ fn a_repeated_append_is_answered_and_a_late_one_is_refused() {
         let late = send(&cluster, client, &first, &data).await.unwrap_err();
         assert_eq!(late.kind(), ErrorKind::Stale, "its answer was taken");
 
-        // Quiet, and back again under a higher epoch: what was meant for the old one changes nothing.
+        // Quiet, and back again under a higher epoch: a request for the old one changes nothing.
         cluster.world.sleep(Duration::from_secs(6)).await;
         let again = join(&cluster, client, inode).await;
         assert!(again.epoch > joined.epoch);

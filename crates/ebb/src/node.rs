@@ -18,7 +18,7 @@ use crate::cluster::{health, status, up};
 pub enum NodeCommand {
     /// Show nodes and their volumes.
     List {
-        /// Also show what is to be done for each node's copies, and what prevents it.
+        /// Also show the waiting work on each node's copies, and the reason why it waits.
         #[arg(long)]
         why: bool,
     },

@@ -35,7 +35,7 @@ pub enum PowerCommand {
 #[command(allow_negative_numbers = true)]
 #[group(required = true, multiple = false)]
 pub struct SetArgs {
-    /// Power for the whole cluster in watts, including what is always drawn.
+    /// Power for the whole cluster in watts, including the constant part.
     #[arg(long)]
     watts: Option<f64>,
     /// Fraction, from 0 to 1, of the power that the block servers draw when all of them are active.

@@ -77,8 +77,8 @@ pub struct Whole {
     pub latencies: Latencies,
 }
 
-/// Reads every block once, by all users together, each with so many requests at a time. With a balancer that one says
-/// from whom, else each client for itself.
+/// Reads every block once, by all users together, each with `streams` requests at a time. With a balancer, the
+/// balancer chooses the node; otherwise each client chooses for itself.
 pub async fn read_whole(bed: &Testbed, users: &[User], streams: usize, balancer: Option<Balancer>) -> Whole {
     let balancer = Arc::new(Mutex::new(balancer));
     let began = bed.world.now();

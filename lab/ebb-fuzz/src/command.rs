@@ -128,7 +128,7 @@ pub fn summary(target: &Target, report: &Report) -> String {
     faults.iter().fold(line, |text, found| format!("{text}{found}"))
 }
 
-/// Without the words of panics that are caught and told of anyway.
+/// Without the words of panics that are caught and reported anyway.
 pub fn quietly<T>(work: impl FnOnce() -> T) -> T {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));

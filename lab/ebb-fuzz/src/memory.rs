@@ -7,8 +7,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::Write;
 
-/// A watched computation that has more than this at a time is ended with its process, and says which case it was: what
-/// asks for more may not be given it at all, and then nobody would know.
+/// A watched computation that has more than this at a time is ended with its process, and names its case. A larger
+/// request may not be granted at all, and then the case would stay unknown.
 const LAST_RESORT: isize = 4 << 30;
 
 thread_local! {
@@ -65,7 +65,7 @@ fn add(bytes: isize) {
 fn give_up() -> ! {
     LIMIT.set(isize::MAX);
     let (target, seed, case) = CASE.get();
-    // Not by a macro: what is captured for a test is lost with the process. That it may not be heard changes nothing.
+    // Not by a macro: output captured for a test is lost with the process. If it is not printed, nothing changes.
     let _ = writeln!(
         std::io::stderr(),
         "{target} asks for more than {} GiB: cargo run -p ebb-fuzz -- replay {target} {seed} {case}",

@@ -1,4 +1,4 @@
-//! Changes protobuf messages by their fields, so that what comes out decodes more often than not.
+//! Changes protobuf messages by their fields, so that the result decodes more often than not.
 //!
 //! Bytes are taken for a message where they read as one: no schema is needed, and strings that look like messages only
 //! make for odder changes.
@@ -62,7 +62,7 @@ pub(crate) fn changed_list(bytes: &[u8], other: &[u8], dice: &mut Dice) -> Vec<u
     join(&messages)
 }
 
-/// Messages of a list; what is left at its end is one, too.
+/// Messages of a list; the rest at its end is one, too.
 pub(crate) fn split(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut messages = Vec::new();
     while !bytes.is_empty() {

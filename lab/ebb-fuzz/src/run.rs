@@ -195,7 +195,7 @@ impl Watch {
                     last = now;
                 } else if now.1.saturating_sub(last.1) > ENDLESS {
                     let case = now.0;
-                    // Not by a macro: what is captured for a test is lost with the process.
+                    // Not by a macro: output captured for a test is lost with the process.
                     let again = format!("cargo run -p ebb-fuzz -- replay {target} {seed} {case}");
                     let _ = writeln!(std::io::stderr(), "{target} does not end: {again}");
                     std::process::abort();

@@ -160,7 +160,7 @@ fn memory_above_the_cap_is_found() {
 #[test]
 fn memory_within_the_cap_is_none_of_its_business() {
     assert!(first_fault(|bytes| bytes.repeat(3).is_empty()).is_none());
-    // Given back before more is taken: what counts is what is held at a time.
+    // Given back before more is taken: the greatest amount held at a time counts.
     let often: fn(&[u8]) -> bool = |_| (0..100).all(|_| vec![1_u8; 4000].len() == 4000);
     assert!(first_fault(often).is_none());
 }

@@ -3,7 +3,7 @@
 use crate::dice::Dice;
 use crate::mutate::{change_bytes, repeat};
 
-/// Numbers that have caught somebody.
+/// Numbers that have found errors before.
 const NUMBERS: [&str; 18] = [
     "",
     "-1",

@@ -1,4 +1,4 @@
-//! Copies between nodes; damage that is told.
+//! Copies between nodes; damage that is reported.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A master that registers nodes and notes what they tell.
+//! A master that registers nodes and records their messages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

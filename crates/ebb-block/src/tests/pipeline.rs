@@ -74,7 +74,7 @@ fn a_dead_frozen_or_refusing_hop_is_a_result_in_time() {
         let results = client.write(&two, 1, 4, 300_000, &data, true, Duration::from_secs(2)).await;
         assert_eq!(failures(&results), [0, ErrorKind::Timeout.raw()]);
         world.process("h3").thaw();
-        // A member that nobody knows.
+        // A member at an unknown address.
         let mut wrong = hops[0].clone();
         wrong.member.as_mut().unwrap().volume = 77;
         let results = client.write(&[wrong], 1, 5, 0, &data, false, LONG).await;

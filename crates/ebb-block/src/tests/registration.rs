@@ -73,7 +73,7 @@ fn a_master_that_forgot_or_was_exchanged_gets_the_report_again() {
     });
 }
 
-/// What a late write makes on a volume is told without a start or a registration.
+/// A replica that a late write makes on a volume is reported without a start or a registration.
 #[test]
 fn everything_is_reported_again_every_now_and_then() {
     in_world(6, |world, state, master| async move {

@@ -39,7 +39,7 @@ impl Drop for Shut {
 }
 
 impl Shared {
-    /// Shuts the files that `may` be shut and that nobody uses at this moment.
+    /// Shuts the files that `may` be shut and that are not in use at this moment.
     pub fn shut(&self, files: &[Arc<Inode>], may: impl Fn(&Core) -> bool) -> Vec<Shut> {
         let shut = |inode: &Arc<Inode>| {
             let gate = inode.gate.clone().try_write_owned().ok()?;
@@ -80,7 +80,8 @@ impl Shared {
             Err(error) => {
                 let held = self.doubt_lowered(&sent, &error);
                 let shared = self.clone();
-                // Ordering: the files stay shut until it is told. A lease that is taken before would be taken for the one in doubt.
+                // Ordering: the files stay shut until the report is sent. A lease taken earlier could be mistaken for
+                // the one in doubt.
                 self.runtime.spawn("tell of leases in doubt", async move {
                     shared.report_held(held).await;
                     drop(shut);
@@ -115,8 +116,8 @@ impl Shared {
         shut
     }
 
-    /// These leases may have gone back, or a late message may still take them. So they are not believed, and a lease under the
-    /// same epoch would not be either. Nothing was dirty under them. Returns what the master is to hear.
+    /// These leases may have gone back, or a late message may still take them. So neither they nor a new lease under
+    /// the same epoch are valid. They covered no dirty bytes. Returns the report for the master.
     fn doubt_lowered(self: &Arc<Self>, sent: &[(&Arc<Inode>, pb::CommitFile)], error: &Error) -> Vec<pb::Held> {
         tracing::info!(files = sent.len(), %error, "it is not known whether leases went back: they are not used any more");
         for (inode, _) in sent {
@@ -125,7 +126,7 @@ impl Shared {
         sent.iter().map(|(_, file)| recall::lost(file.inode, file.epoch)).collect()
     }
 
-    /// Gives back what is held of these files, and forgets their bytes. A file that is in use after all stays.
+    /// Gives back the leases of these files, and drops their bytes. A file that came into use meanwhile stays.
     pub async fn release_batch(self: &Arc<Self>, files: &[Arc<Inode>]) {
         let shut = self.lower(self.shut(files, is_idle)).await;
         let readers: Vec<&Arc<Inode>> =
@@ -134,7 +135,7 @@ impl Shared {
             let inodes = readers.iter().map(|inode| inode.id.raw()).collect();
             let release = pb::Release { session: self.session.name().id.raw(), inodes };
             if let Err(error) = self.session.masters.call(&release, ATTEMPT, self.session.deadline()).await.result {
-                // Where the master still counts a reader, it asks for the lease and is told that there is none.
+                // Where the master still counts a reader, it asks for the lease and learns that there is none.
                 tracing::debug!(%error, "releasing read leases");
             }
         }

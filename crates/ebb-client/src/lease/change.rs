@@ -1,4 +1,4 @@
-//! What a change of the [hold](crate::lease::hold) does to the rest of what a client knows of the file.
+//! Effects of a change of the [hold](crate::lease::hold) on the other state of a file.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::shared_file::sharing::{End, Stay};
 use crate::write::channel::Channel;
 use crate::write::extents::Extents;
 
-/// What comes with a lease.
+/// The parts of an answer that come with a lease.
 #[derive(Clone, Debug)]
 pub(crate) struct Granted {
     /// Attributes.
@@ -24,7 +24,7 @@ pub(crate) struct Granted {
 }
 
 impl Core {
-    /// Takes what an `Acquire` or `Create` brought.
+    /// Takes the lease and the attributes of an answer to `Acquire` or `Create`.
     pub fn install(&mut self, cache: &BlockCache, lease: Lease, generation: u64, grant: Granted) {
         let Granted { attr, metablocks, kept } = grant;
         let map: BTreeMap<u64, pb::Metablock> = metablocks.into_iter().map(|block| (block.index, block)).collect();
@@ -72,8 +72,8 @@ impl Core {
         self.spoil_fetches();
     }
 
-    /// The write lease, with everything committed, is a read lease from now on. `attr`: what the master says then, if
-    /// it may be kept.
+    /// The write lease, with everything committed, becomes a read lease. `attr`: the master's attributes, if they may
+    /// be kept.
     pub fn lower_lease(&mut self, attr: Option<Attr>) {
         self.record_channels(); // What was granted and not written is freed.
         self.map.retain(|_, record| record.min_version() != Version::ZERO);
@@ -90,7 +90,7 @@ impl Core {
         }
     }
 
-    /// The master knows by now what this holder made of size and time.
+    /// The master now knows this holder's size and times.
     fn record_size(&mut self) {
         if let Some(attr) = &mut self.attr {
             attr.size = self.size;
@@ -110,8 +110,8 @@ impl Core {
         }
     }
 
-    /// The proxy has not got the file any more, or nothing for this session. True: something that was written to it may
-    /// be lost, and the handles are told.
+    /// The proxy no longer has the file, or no longer for this session. True: a write to it may be lost, and the
+    /// handles report the loss.
     pub fn end_sharing(&mut self, end: End, inode: InodeId) -> bool {
         let Some(sharing) = self.hold.end_stay(end) else { return false };
         let lost = end == End::Lost && sharing.is_unsynced();
@@ -121,8 +121,8 @@ impl Core {
         lost
     }
 
-    /// A proxy answered a change that was sent to it during this stay. True: the stay was lost before the answer came,
-    /// and the change may be lost with it; the handles are told.
+    /// A proxy answered a change that was sent during this stay. True: the stay was lost before the answer came. The
+    /// change may be lost with it, and the handles report the loss.
     pub fn on_changed(&mut self, stay: &Stay, inode: InodeId) -> bool {
         if let Some(now) = self.hold.during(stay) {
             now.written += 1;

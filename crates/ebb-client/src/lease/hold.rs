@@ -1,4 +1,4 @@
-//! What a client holds of one file. Pure.
+//! A client's hold on one file: its lease, or its stay at a proxy. Pure.
 //!
 //! | state \ event | `grant` | `close`, `reopen` | `lower` | `give_back` | `lose` | `join` | `end_stay` |
 //! |---|---|---|---|---|---|---|---|
@@ -19,7 +19,7 @@ use ebb_wire::pb;
 
 use crate::shared_file::sharing::{End, Sharing, Stay};
 
-/// What a client holds of a file, and what it remembers of what it held before.
+/// A client's hold on a file, with its memory of earlier holds.
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
     state: State,
@@ -65,8 +65,8 @@ struct Term {
 enum Last {
     /// Nothing that was written under it is in doubt. Epoch 0: there was none.
     Over(Epoch),
-    /// It was a write lease, and it was lost. What was sent under it may be on some members, so it is not taken up
-    /// again: only a higher epoch is good.
+    /// A write lease that was lost. Its writes may be on some members, so it is not taken up again: only a higher
+    /// epoch is valid.
     Lost(Epoch),
 }
 
@@ -173,7 +173,7 @@ impl Hold {
         self.lease() != Lease::None || self.lost().is_some() || self.is_unsynced()
     }
 
-    /// The master granted a lease. What is known of the last one is not needed any more.
+    /// The master granted a lease. The record of the last one is not needed any more.
     ///
     /// # Panics
     /// If the file is shared, or if it would be a write lease that was lost already.
@@ -231,7 +231,7 @@ impl Hold {
         }
     }
 
-    /// The file is gone, and its number is never given again: there is no later lease to tell from a lost one.
+    /// The file is gone, and its number is never given again: no later lease can be mistaken for a lost one.
     ///
     /// # Panics
     /// If a lease is held.
@@ -251,7 +251,7 @@ impl Hold {
         self.state = State::Shared(Sharing::new(stay, address), last);
     }
 
-    /// The stay at a proxy is over, if there is one. Returns what was known of it.
+    /// Ends the stay at a proxy, if there is one. Returns its record.
     pub fn end_stay(&mut self, end: End) -> Option<Sharing> {
         let State::Shared(_, last) = self.state else { return None };
         let State::Shared(sharing, _) = std::mem::replace(&mut self.state, State::Nothing(last)) else { return None };
@@ -275,7 +275,7 @@ impl Hold {
     }
 }
 
-/// Kinds of leases, in the order of what they allow.
+/// Kinds of leases, from the weakest to the strongest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) enum Lease {
     /// Nothing: the master is asked.

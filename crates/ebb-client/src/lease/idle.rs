@@ -4,8 +4,8 @@
 //! held is recovered: two entries of the master's log, and a promise and a stamp on every member's disk. A read lease costs
 //! nothing then, and keeps everything that is cached ([`crate::lease::batch`]).
 //!
-//! It costs a share of one entry in the log for each file, a thousand of them in a command, and one more call before the file
-//! is written again. What is in use a second time within the [`IDLE`] time never pays.
+//! It costs a share of one entry in the log for each file, a thousand of them in a command, and one more call before
+//! the file is written again. A file that is used again within the [`IDLE`] time never pays.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const IDLE: Duration = Duration::from_secs(10);
 /// Between two batches: others come in between.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// When files were used, by what the counter of uses was at which time.
+/// Samples of the counter of uses, each with its time.
 #[derive(Debug, Default)]
 pub(crate) struct Uses {
     marks: Mutex<VecDeque<(Moment, u64)>>,
@@ -34,7 +34,8 @@ pub(crate) struct Uses {
 }
 
 impl Uses {
-    /// Notes the counter of uses. Returns what it was at least [`IDLE`] ago: files that were last used below are idle.
+    /// Records the counter of uses. Returns its value of at least [`IDLE`] ago: files last used before that value are
+    /// idle.
     fn mark(&self, now: Moment, count: u64) -> u64 {
         let mut marks = self.marks.lock();
         let is_old = |mark: Option<&(Moment, u64)>| mark.is_some_and(|(at, _)| now.since(*at) >= IDLE);
@@ -47,7 +48,7 @@ impl Uses {
 }
 
 impl Shared {
-    /// Lowers write leases of files that nobody has used for a while, in the background.
+    /// Lowers write leases of files that were not used for a while, in the background.
     pub fn lower_idle_leases(self: &Arc<Self>) {
         let idle_below = self.uses.mark(self.runtime.now(), self.use_count());
         if idle_below == 0 || self.runtime.has_bug(SeededBug::KeepsIdle) {

@@ -25,7 +25,7 @@ use crate::session::poll::PollNews;
 use crate::shared::Shared;
 use crate::types::CacheGuard;
 
-/// Between attempts to flush a file that somebody else waits for.
+/// Time between attempts to flush a file that another client waits for.
 const FLUSH_PAUSE: Duration = Duration::from_millis(500);
 /// Leases held before the least recently used go back.
 pub(crate) const HELD_MAX: usize = 50_000;
@@ -62,7 +62,8 @@ impl Shared {
         }
     }
 
-    /// Gives a lease back, down to what may be kept, by a task of its own. False: one is at it already, and gives back no less.
+    /// Gives a lease back, down to the part that may be kept, in a task of its own. False: another task is giving
+    /// back at least as much.
     pub fn begin_to_give_back(self: &Arc<Self>, inode: &Arc<Inode>, keep: Lease) -> bool {
         let mut recalls = self.recalls.lock();
         if let Some(wanted) = recalls.get_mut(&inode.id) {
@@ -104,7 +105,8 @@ impl Shared {
                     let has_given_up = inode.core.lock().channels.values().any(|channel| channel.gave_up.is_some());
                     let is_late = failing_for >= self.session.deadline() || has_given_up;
                     if is_late && !self.runtime.has_bug(SeededBug::KeepsForever) {
-                        // The writes have been tried as long before they failed. Others wait, and the programs have been told.
+                        // The writes were tried for that long before they failed. Other clients wait, and the
+                        // programs have their error.
                         self.lose_lease(inode, &error);
                         break;
                     }
@@ -130,8 +132,8 @@ impl Shared {
         returned
     }
 
-    /// Nothing of the file stays: what was served to programs that had begun to read is dropped, and then the lease goes back.
-    /// The caller has the gate to itself.
+    /// Nothing of the file stays. Pages served to reads that had begun are dropped, and then the lease goes back. The
+    /// caller has the gate to itself.
     async fn return_closed_lease(
         self: &Arc<Self>,
         inode: &Arc<Inode>,
@@ -142,7 +144,8 @@ impl Shared {
         self.return_lease(inode).await
     }
 
-    /// Ordering: told before the gate opens, or the next lease that this client takes could be taken for this one.
+    /// Ordering: reported before the gate opens. Otherwise the next lease of this client could be mistaken for this
+    /// one.
     async fn report_returned(self: &Arc<Self>, inode: &Inode) {
         inode.core.lock().hold.reopen();
         self.report_held(vec![self.held(inode)]).await;
@@ -164,7 +167,7 @@ impl Shared {
     /// Flushes, commits and drops the lease. The caller has the gate to itself.
     ///
     /// A write lease goes back whole, even if a read lease might be kept: between the commit that releases it and the
-    /// word that a read lease stays, another client may have begun to write. What is cached stays good as long as the
+    /// report that a read lease stays, another client may have begun to write. Cached bytes stay valid as long as the
     /// versions do, so taking the read lease again costs one call.
     async fn return_lease(self: &Arc<Self>, inode: &Arc<Inode>) -> ebb_types::Result<()> {
         if inode.core.lock().hold.lease() == Lease::Write {
@@ -185,8 +188,8 @@ impl Shared {
         self.return_lease(inode).await
     }
 
-    /// What is held of a file, as the master wants to hear it. Of one that was thrown away no epoch is named: nobody is to search for
-    /// what was written under it.
+    /// The hold on a file, as a message. For a file whose bytes were thrown away it names no epoch, so that no
+    /// recovery searches for its writes.
     pub fn held(&self, inode: &Inode) -> pb::Held {
         let core = inode.core.lock();
         let epoch = if self.returns.is_thrown_away(inode.id) { Epoch::default() } else { core.hold.epoch() };
@@ -221,7 +224,7 @@ impl Shared {
         self.say(PollNews { recalled, ..PollNews::default() }).await;
     }
 
-    /// Tells the master what is forgotten, by the numbers under which it was told.
+    /// Reports forgotten names and attributes, by the numbers of the master's requests.
     pub async fn report_forgotten(self: &Arc<Self>, forgotten: Vec<u64>) {
         self.say(PollNews { forgotten, ..PollNews::default() }).await;
     }
@@ -243,7 +246,7 @@ impl Shared {
     /// Gives back the least recently used leases of closed files, if there are too many leases, or if too much room is
     /// reserved for such files.
     pub async fn trim_leases(self: &Arc<Self>) {
-        // Only what needs no flushing: commits wait for this.
+        // Only files that need no flush: commits wait for this.
         for batch in self.files_with_room_beyond(IDLE_ROOM_MAX).chunks(RELEASE_BATCH) {
             drop(self.lower(self.shut(batch, is_idle)).await);
         }
@@ -280,8 +283,8 @@ impl Shared {
         beyond(most, rooms.collect())
     }
 
-    /// Flushes everything, many files at a time, and gives back what can be given back in batches. What is left (in
-    /// use, or in trouble) is dealt with one by one.
+    /// Flushes everything, many files at a time, and gives leases back in batches. The remaining files (in use, or
+    /// with errors) follow one by one.
     pub async fn release_all(self: &Arc<Self>) {
         self.wait_for_latecomers().await;
         self.let_all_go(self.returns.take_left(None)).await;
@@ -319,7 +322,8 @@ impl Shared {
     }
 }
 
-/// Nothing is held of a file: the master finds out what was written under this epoch, if it has this client for the holder.
+/// The report that a file is not held. If the master has this client for the holder, it recovers the writes under
+/// this epoch.
 pub(crate) fn lost(inode: u64, epoch: u64) -> pb::Held {
     pb::Held { inode, epoch, ..Default::default() }
 }

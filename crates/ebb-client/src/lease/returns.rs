@@ -1,7 +1,7 @@
-//! What goes back to the master because nobody needs it: leases on files that are gone, and registrations of closed ones.
+//! Leases and registrations that go back unasked: leases on files that are gone, and registrations of closed files.
 //!
-//! Nobody waits for it, so it goes together with what comes within a moment, carried by the committer's task. What is not
-//! given back so (a call failed, or nobody here knows that there is something to give back) the master asks for itself.
+//! No program waits for these, so all that come within a moment go together, carried by the committer's task. The
+//! master asks for the rest itself: after a failed call, or where this client does not know of its lease.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,18 +22,18 @@ use crate::write::committer::COMMIT_MAX;
 /// How long something waits for more of its kind.
 const GATHER: Duration = Duration::from_millis(100);
 
-/// How long a file without a name stays as it is for those who have looked it up and come to open it. The master's own
-/// time is longer, so that nobody comes to a file that it has freed.
+/// How long a file without a name stays for clients that have looked it up and are about to open it. The master's own
+/// time is longer, so that no client finds a freed file.
 const KEPT: Duration = Duration::from_secs(1);
 
 /// Between looks whether questions that were under way have been answered.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// What waits to go back.
+/// Leases and registrations that wait to go back.
 #[derive(Debug, Default)]
 pub(crate) struct Returns {
     state: Mutex<State>,
-    /// What the master asked about is being looked at.
+    /// A task looks at the files that the master asked about.
     is_looking: AtomicBool,
 }
 
@@ -47,7 +47,7 @@ struct State {
     since: Option<Moment>,
     /// Files whose bytes were thrown away, until the master has answered that it knows.
     thrown_away: BTreeSet<InodeId>,
-    /// Files that lost their last name and that nobody has open, by the time when nobody will come for them any more.
+    /// Closed files without a name, by the time when no client can open them any more.
     leaving: BTreeMap<InodeId, Moment>,
 }
 
@@ -61,22 +61,22 @@ impl Returns {
         Some(since.after(GATHER).since(now))
     }
 
-    /// A file has lost its last name, and nobody has it open.
+    /// A file has lost its last name, and is not open here.
     pub fn leave(&self, inode: InodeId, now: Moment) {
         self.state.lock().leaving.entry(inode).or_insert(now.after(KEPT));
     }
 
-    /// Whether a file stays only for those who may come to open it.
+    /// Whether a file stays only for clients that are about to open it.
     pub fn is_leaving(&self, inode: InodeId) -> bool {
         self.state.lock().leaving.contains_key(&inode)
     }
 
-    /// Files that stay only for those who may come to open them, and until when.
+    /// Files that stay only for clients that are about to open them, with their times.
     pub fn leaving(&self) -> Vec<(InodeId, Moment)> {
         self.state.lock().leaving.iter().map(|(inode, until)| (*inode, *until)).collect()
     }
 
-    /// Files for which nobody will come any more; all of them, without a time.
+    /// Files whose time is over; without a time, all of them.
     pub fn take_left(&self, now: Option<Moment>) -> Vec<InodeId> {
         let mut state = self.state.lock();
         let left = |until: &Moment| now.is_none_or(|now| *until <= now);
@@ -159,8 +159,8 @@ impl Shared {
         }
     }
 
-    /// The master counts these as open here, and they have no name: it hears of those that are not. It asks again, so one look
-    /// at a time is enough.
+    /// The master counts these nameless files as open here. The closed ones among them are reported. It asks again,
+    /// so one task at a time is enough.
     pub fn on_nameless(self: &Arc<Self>, asked: Vec<u64>) {
         if self.returns.is_looking.swap(true, Ordering::SeqCst) {
             return;
@@ -177,7 +177,7 @@ impl Shared {
         });
     }
 
-    /// Has the master told that the file is closed, whatever this client believes that the master knows.
+    /// Reports the file as closed, whatever this client believes that the master knows.
     fn say_if_closed(&self, id: InodeId) {
         let inode = self.inode(id);
         let mut core = inode.core.lock();
@@ -188,11 +188,11 @@ impl Shared {
         }
     }
 
-    /// Gives back what waits.
+    /// Gives back everything that waits.
     pub async fn give_back_idle(self: &Arc<Self>) {
         self.let_all_go(self.returns.take_left(Some(self.runtime.now()))).await;
         let State { gone, closed, .. } = self.returns.take_all();
-        // Ordering: leases first. The master asks for the one on a file without a name once nobody has it open.
+        // Ordering: leases first. The master asks for the lease on a nameless file as soon as no client has it open.
         for part in gone.chunks(COMMIT_MAX) {
             match self.own_meta(Op::Commit(Commit { files: part.to_vec() })).await {
                 Ok(_) => self.returns.on_removed_committed(part),
@@ -204,7 +204,8 @@ impl Shared {
 
     async fn forget_closed(&self, closed: BTreeSet<InodeId>) {
         let mut inodes = Vec::new();
-        // Ordering: read before files are found closed. What is opened after that has a higher number, and stays open.
+        // Ordering: read before files are found closed. A file that is opened later has a higher number, and stays
+        // open.
         let (opening, session) = (self.session.last_opening(), self.session.name());
         for id in closed {
             let Some(inode) = self.find(id) else { continue };
@@ -239,7 +240,7 @@ impl Shared {
     }
 }
 
-/// What tells the master that nothing of a file without a name will be written any more.
+/// The commit that tells the master that a nameless file gets no more writes.
 pub(crate) fn gone(id: InodeId, core: &Core) -> pb::CommitFile {
     pb::CommitFile {
         inode: id.raw(),

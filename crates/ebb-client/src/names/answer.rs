@@ -26,7 +26,7 @@ impl Answer {
         self.attr.ok_or_else(|| err!(Protocol, "an answer came without attributes"))
     }
 
-    /// Whether this client may keep what the answer says of an inode.
+    /// Whether this client may keep the answer's statements on an inode.
     pub fn is_leased(&self, inode: InodeId) -> bool {
         self.leased.contains(&inode)
     }

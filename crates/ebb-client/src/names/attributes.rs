@@ -1,4 +1,4 @@
-//! Attributes of one file: what answers say of them, and what this client knows better.
+//! Attributes of one file: the master's, with this client's newer size and times.
 
 use ebb_types::{Attr, Epoch};
 
@@ -7,8 +7,8 @@ use crate::lease::hold::Lease;
 use crate::names::known::{Asking, Trust};
 
 impl Core {
-    /// Takes attributes that some answer brought, unless they are older than what is known. `kept`: they may be
-    /// believed as long as the lease.
+    /// Takes the attributes of an answer, unless they are older than the known ones. `kept`: they are valid as long
+    /// as the lease.
     pub fn note_attr(&mut self, attr: &Attr, kept: bool) {
         if self.attr.as_ref().is_some_and(|known| known.ctime > attr.ctime) {
             return;
@@ -21,13 +21,13 @@ impl Core {
         self.attr_stale &= !kept;
     }
 
-    /// How far an answer that tells attributes of this file may be trusted. After this client has lost a write lease the master
-    /// leaves the size to it until it begins to find it out, which raises the epoch.
+    /// How far an answer with attributes of this file may be trusted. After this client has lost a write lease, the
+    /// master leaves the size to it until a recovery begins, which raises the epoch.
     pub fn trust(&self, asking: &Asking<'_>, attr: &Attr) -> Trust {
         if self.is_unrecovered(attr.epoch) { Trust::Never } else { asking.trust(attr) }
     }
 
-    /// Whether what is said of this epoch does not know yet that the write lease is lost.
+    /// Whether an answer with this epoch is from before the loss of the write lease.
     pub fn is_unrecovered(&self, epoch: Epoch) -> bool {
         self.hold.lost().is_some_and(|lost| epoch <= lost)
     }
@@ -39,7 +39,8 @@ impl Core {
         let taken = match trust {
             Trust::Kept => true,
             Trust::Once => self.hold.lease() == Lease::None,
-            // Something must tell of blocks and owners. A lease, without which nothing is believed, brings other attributes.
+            // Some answer must bring blocks and owners. The next lease, without which nothing is valid, brings new
+            // attributes.
             Trust::Never => self.attr.is_none(),
         };
         if taken {
@@ -48,8 +49,8 @@ impl Core {
         taken
     }
 
-    /// What programs are told of attributes that an answer brought. `None`: they may never have been right, and this client has no
-    /// write lease by which it would know better.
+    /// The attributes of an answer as programs see them. `None`: they may never have been right, and this client has
+    /// no write lease with better ones.
     pub fn show(&self, attr: Attr, trust: Trust) -> Option<Attr> {
         (trust != Trust::Never || self.hold.lease() == Lease::Write).then(|| self.overlay(attr))
     }

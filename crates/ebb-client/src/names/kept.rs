@@ -1,4 +1,4 @@
-//! Asking, and changing, names and attributes, with what may be kept of the answers.
+//! Queries and changes of names and attributes, and the answers that may be kept.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::types::{DirEntry, DirPage};
 impl Shared {
     /// Attributes of a name: from memory if it is kept, else from the master.
     pub async fn lookup(self: &Arc<Self>, credentials: &Credentials, parent: InodeId, name: &[u8]) -> Result<Attr> {
-        // A directory that is known whole knows of no such name, and that is not what is wrong with it.
+        // If the directory is known whole, it has no such name; the error has another cause.
         check_name_len(name)?;
         let missing = || err!(NotFound, "there is no {} in the directory {parent}", String::from_utf8_lossy(name));
         match self.kept_name(parent, name) {
@@ -57,7 +57,7 @@ impl Shared {
         self.settle_attr(credentials, &asking, answer.attr()?, &answer.leased).await
     }
 
-    /// Entries of a directory. Attributes come along even if nobody asked, for the questions that follow.
+    /// Entries of a directory. Attributes come along even unasked, for the queries that follow.
     pub async fn read_dir(self: &Arc<Self>, credentials: &Credentials, mut read: ReadDir) -> Result<DirPage> {
         let (directory, cookie, wanted) = (InodeId::new(read.inode), read.cookie, read.plus);
         let keep = self.options.keep_names;
@@ -81,7 +81,8 @@ impl Shared {
                 entry.attr = match self.see_attr(&asking, &attr, own) {
                     None if wanted && self.find(attr.inode).is_some() => {
                         match self.ask_again(credentials, attr.inode).await {
-                            // The name was there when it was listed. Whoever opens the file hears that it is gone.
+                            // The name was there when the directory was listed. An open of the file finds that it is
+                            // gone.
                             Err(error) if error.kind() == ErrorKind::Stale => Some(attr),
                             seen => Some(seen?),
                         }
@@ -111,7 +112,7 @@ impl Shared {
         self.known.attr(id).filter(|_| self.session.is_trusted())
     }
 
-    /// Asks the master about names and attributes, or has it change them. What is answered may be kept.
+    /// Sends a query or a change of names and attributes to the master. The answer may be kept.
     pub async fn ask(&self, credentials: &Credentials, op: Op) -> Result<Answer> {
         self.serving().await?;
         self.session.meta_kept(credentials, op, self.options.keep_names).await?.try_into()
@@ -128,12 +129,12 @@ impl Shared {
         self.kept_attr(id).is_some_and(|attr| !attr.has_xattrs && is_plain(attr.kind))
     }
 
-    /// A change of names or attributes. What is kept follows it.
+    /// A change of names or attributes. Kept answers follow it.
     pub async fn change(&self, credentials: &Credentials, op: Op) -> Result<Answer> {
         self.change_with(credentials, op, |_, _| ()).await.map(|changed| changed.answer)
     }
 
-    /// The same; `then` sees the answer before anything else can disturb what it says.
+    /// The same. `then` sees the answer before any other event can change the kept state.
     pub async fn change_with<T>(
         &self,
         credentials: &Credentials,
@@ -149,7 +150,7 @@ impl Shared {
         let answer = match self.ask(credentials, op).await {
             Ok(answer) => answer,
             Err(error) => {
-                // Nothing was changed by what was refused for a reason that others see too.
+                // A refusal for a reason that others see too has changed nothing.
                 let refused = matches!(error.kind(), ErrorKind::Exists | ErrorKind::AccessDenied | ErrorKind::NotEmpty);
                 let mut unsure = unsure;
                 unsure.done = refused && names.iter().all(|name| name.now != Now::Unsure);
@@ -165,7 +166,7 @@ impl Shared {
             self.known.put_empty(&asking, attr.inode);
         }
         let seen = if sets_size {
-            // Attributes and size of the file change in one step, by whoever asked.
+            // Attributes and size of the file change in one step, whoever made the request.
             inodes.iter().for_each(|inode| self.known.on_unsure_attr(*inode));
             answer.attr
         } else {
@@ -174,7 +175,7 @@ impl Shared {
         Ok(Changed { answer, seen, then: done })
     }
 
-    /// Returns the attributes that the answer told as programs see them; `None`: there are none, or they may never have been
+    /// Returns the answer's attributes as programs see them. `None`: there are none, or they may never have been
     /// right.
     fn note_change(&self, asking: &Asking<'_>, answer: &Answer, names: &[Renamed], inodes: &[InodeId]) -> Option<Attr> {
         for name in names {
@@ -194,7 +195,7 @@ impl Shared {
         if let Some(attr) = &answer.attr {
             let id = attr.inode;
             if attr.links == 0 {
-                // Nobody finds it by a name any more, and its number is never given again: it would be kept for nothing.
+                // No name leads to it any more, and its number is never given again: its entry would be of no use.
                 self.known.forget_removed(id);
             }
             let mut now = Some(*attr).filter(|_| answer.is_leased(attr.inode));
@@ -202,7 +203,7 @@ impl Shared {
                 let mut core = inode.core.lock();
                 let trust = core.trust(asking, attr);
                 if !core.note_answer(attr, now.is_some(), trust) {
-                    // What was granted is from before the change, or from after it.
+                    // The grant is from before the change, or from after it.
                     core.attr_stale = true;
                 }
                 seen = core.show(*attr, trust);
@@ -239,7 +240,7 @@ impl Shared {
         });
     }
 
-    /// This client said that it is going to rest: now nobody has to wait for it.
+    /// The client announced that it is going to rest: from now on no other client waits for it.
     pub fn on_forget_all(self: &Arc<Self>, numbers: Vec<u64>) {
         let shared = self.clone();
         self.runtime.spawn("forget everything before sleeping", async move {
@@ -248,7 +249,7 @@ impl Shared {
         });
     }
 
-    /// The master process that knew what is kept is gone, or the session is.
+    /// The master process that knew the kept names is gone, or the session is.
     pub async fn forget_everything(self: &Arc<Self>) {
         let mut inodes = self.known.clear();
         inodes.extend(self.inodes().iter().map(|inode| inode.id));
@@ -274,7 +275,7 @@ pub(crate) struct Changed<T> {
     pub answer: Answer,
     /// The attributes in it as programs see them; `None`: there are none, or they may never have been right.
     pub seen: Option<Attr>,
-    /// What was made of it at once.
+    /// The effect that was applied at once.
     pub then: T,
 }
 
@@ -285,14 +286,14 @@ struct Renamed {
     now: Now,
 }
 
-/// What a name is after a change.
+/// State of a name after a change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Now {
-    /// It leads to what the answer is about.
+    /// The name leads to the answer's inode.
     Made,
     /// Not there.
     Gone,
-    /// The answer does not tell.
+    /// The answer does not say.
     Unsure,
 }
 
@@ -308,7 +309,7 @@ fn names_of(op: &Op) -> Vec<Renamed> {
         Op::Unlink(op) => vec![one(op.parent, &op.name, Now::Gone)],
         Op::RemoveDir(op) => vec![one(op.parent, &op.name, Now::Gone)],
         Op::Rename(op) => {
-            // Two names of one inode stay both: what the source is now is asked.
+            // Two names of one inode both stay: the source's state is asked for.
             let source = one(op.source_parent, &op.source_name, Now::Unsure);
             let target = if op.exchange { Now::Unsure } else { Now::Made };
             vec![source, one(op.target_parent, &op.target_name, target)]
@@ -330,7 +331,7 @@ fn inodes_of(op: &Op) -> Vec<InodeId> {
 
 /// Until its end is known, a change may have been made or not.
 ///
-/// Cancel-safety: dropped with the call, what the change is about is not believed any more.
+/// Cancel-safety: dropped with the call. The names and inodes of the change are not believed any more.
 struct Unsure<'a> {
     shared: &'a Shared,
     names: &'a [Renamed],

@@ -1,4 +1,4 @@
-//! Names and attributes that the master lets this client keep, until it is told to forget them.
+//! Names and attributes that this client keeps, until the master asks it to forget them.
 //!
 //! Plain state behind one lock that is never held across an await. What keeps it right:
 //!
@@ -20,10 +20,10 @@ const KEPT_MAX: usize = 400_000;
 /// Events remembered while questions are under way; with more, answers under way are not kept.
 const EVENTS_MAX: usize = 100_000;
 
-/// Directories above a name that its path tells at most.
+/// Most directories above a name that its path has.
 const DEPTH_MAX: usize = 100;
 
-/// What is known of a name.
+/// Knowledge of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Name {
     /// Nothing: ask.
@@ -66,7 +66,7 @@ struct State {
 #[derive(Debug, Default)]
 struct Directory {
     names: BTreeMap<Box<[u8]>, Option<InodeId>>,
-    /// What is not in `names` is not there.
+    /// Names that are not in `names` do not exist.
     complete: bool,
     /// A listing that began after this event has come as far as this cookie.
     listing: Option<(u64, Option<u64>)>,
@@ -86,11 +86,11 @@ enum Subject {
     Any,
     /// Only to this name of a directory, and to the directory's attributes.
     Name(u64),
-    /// A lease of this client began or ended, its size was set, or nobody knows what became of a change.
+    /// A lease of this client began or ended, its size was set, or the outcome of a change is unknown.
     Unsure,
 }
 
-/// How far an answer that tells a file's attributes may be trusted.
+/// How far an answer with a file's attributes may be trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Trust {
     /// Nothing happened to the inode since the question was sent: they may be kept.
@@ -132,14 +132,14 @@ impl Asking<'_> {
         self.known.0.lock().is_undisturbed(self.after, inode)
     }
 
-    /// How far an answer that tells attributes may be trusted.
+    /// How far an answer with attributes may be trusted.
     pub fn trust(&self, attr: &Attr) -> Trust {
         let state = self.known.0.lock();
         let inode = attr.inode;
         if state.is_undisturbed(self.after, inode) {
             return Trust::Kept;
         }
-        // Others' sizes and times are what the master says.
+        // Sizes and times of other holders are the master's.
         let is_file = attr.kind == FileKind::File;
         if is_file && state.is_unsure(self.after, inode) { Trust::Never } else { Trust::Once }
     }
@@ -189,7 +189,8 @@ impl State {
         }
     }
 
-    /// Something happened to attributes that a question from after event `after` told as `now`. They are kept if nothing else did.
+    /// Something happened to attributes for which a query, sent after event `after`, brought `now`. They are kept if
+    /// nothing else happened.
     fn replace_attr(&mut self, after: u64, inode: InodeId, subject: Subject, now: Option<Attr>) {
         let now = now.filter(|_| self.is_undisturbed(after, inode));
         self.note_event(inode, subject);
@@ -252,7 +253,7 @@ impl Known {
         self.0.lock().asking.keys().next().is_none_or(|after| *after >= mark)
     }
 
-    /// What is known of a name.
+    /// Returns the knowledge of a name.
     pub fn name(&self, directory: InodeId, name: &[u8]) -> Name {
         let state = self.0.lock();
         let Some(directory) = state.directories.get(&directory) else { return Name::Unknown };
@@ -275,7 +276,7 @@ impl Known {
         self.0.lock().attrs.get(&inode).copied()
     }
 
-    /// An answer told attributes that may be kept.
+    /// An answer brought attributes that may be kept.
     pub fn put_attr(&self, asking: &Asking<'_>, attr: Attr) {
         let mut state = self.0.lock();
         let inode = attr.inode;
@@ -284,7 +285,7 @@ impl Known {
         }
     }
 
-    /// An answer told where a name leads, and its directory may be kept.
+    /// An answer brought the inode of a name, and its directory may be kept.
     pub fn put_name(&self, asking: &Asking<'_>, directory: InodeId, name: &[u8], leads: Option<InodeId>) {
         let mut state = self.0.lock();
         if state.is_name_undisturbed(asking.after, directory, hash(name)) {
@@ -292,7 +293,7 @@ impl Known {
         }
     }
 
-    /// An answer told of a directory that is new, or otherwise known to be empty, and may be kept.
+    /// An answer brought a directory that is new, or otherwise known to be empty, and may be kept.
     pub fn put_empty(&self, asking: &Asking<'_>, directory: InodeId) {
         let mut state = self.0.lock();
         if state.is_undisturbed(asking.after, directory) {
@@ -367,7 +368,7 @@ impl Known {
         }
     }
 
-    /// A change of this name failed, or nobody knows whether it did.
+    /// A change of this name failed, or its outcome is unknown.
     pub fn on_unsure_name(&self, directory: InodeId, name: &[u8]) {
         let mut state = self.0.lock();
         state.note_event(directory, Subject::Any);
@@ -382,7 +383,7 @@ impl Known {
         state.attrs.remove(&inode);
     }
 
-    /// The write lease became a read lease. `now`: the attributes as the master told them then, if they may be kept.
+    /// The write lease became a read lease. `now`: the master's attributes, if they may be kept.
     pub fn on_lowered(&self, asking: &Asking<'_>, inode: InodeId, now: Option<Attr>) {
         self.0.lock().replace_attr(asking.after, inode, Subject::Unsure, now);
     }

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use crate::shared::Shared;
 use crate::types::{IfLocked, Lock, LockKind, LockSort};
 
-/// A wait is checked against the master so often: a grant may have been told to a poll that got lost.
+/// Interval of checks of a wait against the master: a grant may have been in a poll that got lost.
 const ASK_AGAIN: Duration = Duration::from_secs(20);
 
 /// Who waits.
@@ -48,7 +48,7 @@ impl LockWaiters {
         self.0.lock().waiters.retain(|waiter| waiter.number != number);
     }
 
-    /// A poll brought a grant: for the one who has waited longest with this owner.
+    /// A poll brought a grant. It is for the longest waiter with this owner.
     pub fn on_granted(&self, granted: &pb::LockGranted) {
         let mut state = self.0.lock();
         let place = state.waiters.iter().position(|waiter| {
@@ -91,8 +91,8 @@ impl Shared {
                 IfLocked::Wait => self.wait_for_lock(inode, lock).await?,
                 IfLocked::Fail => drop(self.ask_lock(inode, lock, LockRequest::Once).await?),
             }
-            // A grant is worth as much as its session: an answer that lay here while this host was frozen may be of one
-            // that is over, and the lock somebody else's. Under the next session it is asked for anew.
+            // A grant is as good as its session. An answer that lay here while this host was frozen may be of an
+            // expired one, and the lock another client's. The next session asks for it anew.
             if let Err(error) = self.session.ensure_trusted().await {
                 drop(GiveUp { shared: self.clone(), inode, lock, number: 0, armed: true });
                 return Err(error);
@@ -134,7 +134,7 @@ impl Shared {
     }
 }
 
-/// What the master does with a lock that it is sent.
+/// The master's options for a lock request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LockRequest {
     /// Grants or releases it at once, or refuses.

@@ -1,4 +1,4 @@
-//! Attributes as programs are told them: answers of the master, with what this client knows better.
+//! Attributes as programs see them: answers of the master, with this client's newer size and times.
 //!
 //! The master leaves the size of a file to the client that holds its write lease, also when that client asks. If the lease goes
 //! back while the answer is on its way, the answer has a size that the file may never have had for anybody: a kernel that
@@ -16,8 +16,8 @@ use crate::names::known::{Asking, Trust};
 use crate::shared::Shared;
 
 impl Shared {
-    /// Attributes that an answer told, noted, kept if they may be, and with this client's own size and times. `None`: they may
-    /// never have been right.
+    /// Records an answer's attributes, keeps them if allowed, and adds this client's own size and times. `None`: they
+    /// may never have been right.
     pub fn see_attr(&self, asking: &Asking<'_>, attr: &Attr, leased: &[InodeId]) -> Option<Attr> {
         let leased = leased.contains(&attr.inode);
         let Some(inode) = self.find(attr.inode) else {
@@ -27,7 +27,8 @@ impl Shared {
             return (asking.trust(attr) != Trust::Never).then_some(*attr);
         };
         let mut core = inode.core.lock();
-        // Ordering: looked at under the file's lock, where being told to forget would mark the attributes stale.
+        // Ordering: read under the file's lock. A request of the master to forget marks the attributes stale under
+        // it.
         let trust = core.trust(asking, attr);
         core.note_answer(attr, leased, trust);
         if leased && trust != Trust::Never && core.hold.lease() != Lease::Write {
@@ -36,7 +37,7 @@ impl Shared {
         core.show(*attr, trust)
     }
 
-    /// The same for who can wait.
+    /// The same for callers that can wait.
     pub async fn settle_attr(
         self: &Arc<Self>,
         credentials: &Credentials,
@@ -56,8 +57,8 @@ impl Shared {
         Ok(self.settle_change(credentials, answer.attr()?, seen).await)
     }
 
-    /// The same of a change that is made, whatever becomes of a further question. A size that is not found out is told as the
-    /// larger one of those that there are: a kernel drops mapped pages beyond it.
+    /// The same for a change that is made, whatever becomes of a further query. If the size is not found, the largest
+    /// known one is returned: a kernel drops mapped pages beyond it.
     pub async fn settle_change(
         self: &Arc<Self>,
         credentials: &Credentials,
@@ -76,8 +77,8 @@ impl Shared {
         answered
     }
 
-    /// What has become of attributes that may never have been right. The gate is passed meanwhile, so that no lease is taken or
-    /// given back. The caller has not passed it.
+    /// Asks again for attributes that may never have been right. It passes the gate, so that no lease is taken or
+    /// given back meanwhile. The caller must not have passed it.
     pub async fn ask_again(self: &Arc<Self>, credentials: &Credentials, id: InodeId) -> Result<Attr> {
         let inode = self.inode(id);
         let started = self.runtime.now();

@@ -1,11 +1,13 @@
-//! Whose answers take far longer than those of their peers: what this client finds by itself, and tells the master.
+//! Finds members that take far longer than their peers, for this client and for its reports to the master.
 //!
-//! The same write, or the same sync, goes to all members of a set at a time; what each takes to answer is a *round*. A member is slow
-//! if it takes five times as long as most of the others, and 50 ms. So a client that gets no processor, a file that
-//! takes long everywhere, or a cluster that is busy blames nobody. Rounds are counted in slots of half a second, by their sums,
-//! because many that are answered at one moment say no more than one: a member is slow when it was so in nearly all slots
-//! for three seconds. A member that stops again and again, and is quick between its stops, has few slow rounds; but what waits for
-//! it waits in those. So what a round takes is also counted by time: as a moment drawn at random sees it.
+//! The same write, or the same sync, goes to all members of a set at a time. The times that they take are a *round*.
+//! A member is slow if it takes five times as long as most of the others, and 50 ms. So no member is blamed for a
+//! client that gets no processor, for a file that takes long everywhere, or for a busy cluster. Rounds are counted in
+//! slots of half a second, by their sums, because many answers at one moment say no more than one. A member is slow
+//! if it was slow in nearly all slots for three seconds.
+//!
+//! A member that stops again and again, and is quick between its stops, has few slow rounds, but callers spend most
+//! of their time in these. So the time of a round is also weighted by itself: as a moment drawn at random sees it.
 //!
 //! A member that is not written to any more, because it was slow, is asked something small twice a second, and another one with it.
 //! Plain values: moments come in as arguments. Whether a node counts as gray, the master decides.
@@ -23,20 +25,21 @@ pub(crate) use run::{Gray, Round, run};
 
 /// Less is not slow, whatever others take.
 const FLOOR: Duration = Duration::from_millis(50);
-/// Slow is who takes so many times as long as most others.
+/// A member is slow from this multiple of most others' time.
 const RATIO: u32 = 5;
-/// A member whose rounds are short in the mean is slow if it held rounds up for so long in a slot: they were waited for half of it.
+/// A member whose rounds are short in the mean is slow if callers waited for it this long within a slot: half of it.
 const HELD_UP: Duration = Duration::from_millis(250);
-/// Rounds are counted together for so long.
+/// Length of a slot: rounds in it are counted together.
 pub(crate) const SLOT: Duration = Duration::from_millis(500);
 /// Slots that are remembered.
 const SLOTS: u64 = 24;
-/// So many must have been slow, the last so many after the first. A member that takes seconds for each round has few of them.
+/// Number of slow slots for a verdict, and least number of slots from the first to the last. A member that takes seconds for
+/// each round has few of them.
 const SLOW_MIN: usize = 3;
 const APART_MIN: u64 = 6;
-/// Of a hundred slots with rounds so many must have been slow.
+/// Least number of slow slots among a hundred with rounds.
 const SLOW_PERCENT: usize = 75;
-/// Questions that must have been answered, and of a hundred so many quickly, for a node to be well that nothing is written to.
+/// A node without writes is well after this many answered pings, with this many quick ones in a hundred.
 const ASKED_MIN: usize = 12;
 const QUICK_PERCENT: usize = 90;
 
@@ -85,7 +88,7 @@ struct Node {
     slow: Option<Figure>,
 }
 
-/// What this client has timed lately.
+/// This client's recent timings.
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
     nodes: BTreeMap<u64, Node>,
@@ -96,7 +99,7 @@ fn slot_of(now: Moment) -> u64 {
 }
 
 impl Evidence {
-    /// The members of a set have answered the same write or sync, each after so long.
+    /// The members of a set have answered the same write or sync, each after its time.
     pub fn on_round(&mut self, answers: &[(u64, Duration)], now: Moment) {
         if answers.len() < 2 {
             return;
@@ -118,7 +121,7 @@ impl Evidence {
         known.asked.push_back((slot_of(now), is_quick));
     }
 
-    /// This process got no processor for a while: what it timed since then says nothing.
+    /// This process got no processor for a while: its timings since then mean nothing.
     pub fn on_starved(&mut self, since: Moment) {
         let first = slot_of(since);
         for node in self.nodes.values_mut() {
@@ -127,7 +130,7 @@ impl Evidence {
         }
     }
 
-    /// Looks again who is slow. True: that has changed.
+    /// Computes the slow members anew. True: they have changed.
     pub fn find_slow(&mut self, now: Moment) -> bool {
         let oldest = slot_of(now).saturating_sub(SLOTS);
         let mut is_news = false;
@@ -178,7 +181,7 @@ impl Node {
         slot.peers += peers;
     }
 
-    /// What it takes, if it is slow: by its rounds, and if there are none any more, by how it answers small questions.
+    /// The time that a member takes, if it is slow: by its rounds, or without any, by its answers to pings.
     fn find(&self) -> Option<Figure> {
         let slow: Vec<&Slot> = self.slots.iter().filter(|slot| slot.is_slow()).collect();
         let is_nearly_all = slow.len() * 100 >= self.slots.len() * SLOW_PERCENT;

@@ -4,11 +4,12 @@
 //! each time. So what one call has found is known to all: as long as a node is silent, calls to it fail at once, reads go
 //! elsewhere first, and it is not taken for a replacement. It is asked in the background until it answers.
 //!
-//! A node is silent if a call had no answer within its deadline and *no* call was answered since that one was sent. A slow
-//! one that answers others is not. An answer that comes right after the call was sent does not count: it was under way before. A
-//! quarter of that deadline without any answer will do if the master has missed its heartbeats, too. What a call before
-//! it waited for a connection in vain counts with a call: the next one need not wait as long again. A node is silent as well if no
-//! connection to it was made for as long as one may take. Plain values: moments come in as arguments.
+//! A node is silent if a call had no answer within its deadline and *no* call was answered since that one was sent. A
+//! slow node that answers others is not silent. An answer right after the call was sent does not count: it was under
+//! way before. A quarter of that deadline without any answer suffices if the master has missed its heartbeats, too.
+//! The time that an earlier call waited for a connection in vain counts with a call, so that the next one need not
+//! wait as long again. A node is silent as well if no connection to it was made for the deadline of connecting. Plain
+//! values: moments come in as arguments.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -29,7 +30,7 @@ const REFUSED: Duration = Duration::from_millis(100);
 /// no connection is tried.
 const TOGETHER: Duration = WRITE_DEADLINE;
 
-/// What is known of each node's silence.
+/// Evidence about each node's silence.
 #[derive(Debug, Default)]
 pub(crate) struct Silence {
     answered: BTreeMap<u64, Moment>,
@@ -58,9 +59,9 @@ impl Silence {
         self.on_unanswered(node, sent, deadline..deadline + OVERSLEPT, now)
     }
 
-    /// The connection of a call that was sent at `sent` broke before any answer. True: the node is silent from now on, and was not
-    /// known to be. The kernel gives up a host that takes nothing at about the time at which a call does: whichever is
-    /// first, what it says of the node is the same.
+    /// The connection of a call that was sent at `sent` broke before any answer. True: the node is silent from now
+    /// on, and was not known to be. The kernel gives up a host that takes nothing at about the deadline of a call:
+    /// whichever is first, the verdict on the node is the same.
     pub fn on_broken(&mut self, node: u64, sent: Moment, now: Moment) -> bool {
         self.on_unanswered(node, sent, SUSPECT_TIME..WRITE_DEADLINE + OVERSLEPT, now)
     }
@@ -71,8 +72,8 @@ impl Silence {
         is_silent && self.mark_silent(node, now)
     }
 
-    /// A call that began at `sent` did not get to the node: no connection was made for so long, or the member before it in a chain
-    /// did not answer. True: the node is silent from now on, and was not known to be.
+    /// A call that began at `sent` did not reach the node: no connection was made for that long, or the member before
+    /// it in a chain did not answer. True: the node is silent from now on, and was not known to be.
     ///
     /// A call that is refused at once says that the node's host is there. A short call counts with those before it: it may have
     /// waited for a connection that another call had begun.
@@ -87,7 +88,7 @@ impl Silence {
         took < DIAL_TIMEOUT + OVERSLEPT && now.since(since) >= DIAL_TIMEOUT && self.mark_silent(node, now)
     }
 
-    /// Since when calls were made in vain, one of `sent` among them. Calls that wait together are told of in any order.
+    /// Start of the calls in vain, with one of `sent` among them. Calls that wait together are reported in any order.
     fn in_vain_since(&self, node: u64, sent: Moment) -> Option<Moment> {
         let before = self.in_vain.get(&node)?;
         (sent <= before.until.after(TOGETHER)).then_some(before.since.min(sent))

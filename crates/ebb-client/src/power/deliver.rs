@@ -1,5 +1,4 @@
-//! What a proxy does with a call that it holds: asks the first of the members that wakes, and the others if that one is
-//! no good.
+//! Carries out a call that a proxy holds: asks the first member that wakes, and the others if that one fails.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use crate::client::Client;
 use crate::shared::Shared;
 use crate::write::members;
 
-/// A copy that a proxy has a node make for who never meets it.
+/// A copy that a proxy has a node make for a node that never serves together with it.
 const RELAYED_PULL: Duration = Duration::from_secs(60);
 
 /// After a failure that may pass.
@@ -26,7 +25,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// How long after its time a node that falls asleep is still waited for.
 const SLACK: Duration = Duration::from_millis(50);
 
-/// What a member answered, and the bytes beside it.
+/// A member's answer, and the bytes beside it.
 #[derive(Clone, Debug)]
 pub struct Delivered {
     /// Who.
@@ -38,9 +37,9 @@ pub struct Delivered {
 }
 
 impl Client {
-    /// Carries a call out at the first of `members` that wakes, for somebody who is asleep then; `volume` and
-    /// `incarnation` are filled in. `may` is asked before each attempt and while nobody is awake: its error ends the wait.
-    /// The call must be one that may be carried out twice.
+    /// Carries a call out at the first of `members` that wakes, for a caller that is asleep then. `volume` and
+    /// `incarnation` are filled in. `may` is asked before each attempt and while no member is awake; its error ends
+    /// the wait. The call must be safe to repeat.
     ///
     /// Errors: `may`'s; the last member's, when every one of them has refused for good.
     pub async fn deliver<F: Future<Output = Result<()>> + Send>(
@@ -148,7 +147,7 @@ async fn attempt(shared: &Arc<Shared>, member: &pb::Member, call: &Held, payload
     }
 }
 
-/// What is kept for a caller is what it asked for: no older version, no damaged bytes.
+/// The kept answer must match the request: no older version, no damaged bytes.
 fn check(read: &pb::ReadReplica, reply: &pb::ReadReplicaReply, data: &Bytes) -> Result<()> {
     let (served, wanted): (Version, Version) = (convert::version(reply.version), convert::version(read.min_version));
     if served < wanted {

@@ -1,5 +1,5 @@
-//! What programs may ask of power and load: the inspection calls of BlinkFS (Sec. 4.3), by which a program decides what to
-//! do while much of the cluster sleeps.
+//! Queries of power and load for programs: the inspection calls of BlinkFS (Sec. 4.3), with which a program decides
+//! how to act while much of the cluster sleeps.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::session::ATTEMPT;
 use crate::shared::Shared;
 use crate::types::Location;
 
-/// The extended attribute that tells which replica nodes of a file are awake.
+/// The extended attribute with the replica nodes of a file that are awake.
 pub(crate) const POWER_XATTR: &[u8] = b"user.ebb.power";
 
-/// What the power plans make of a node now (the paper's `getBlinkState`).
+/// State of a node by the power plans (the paper's `getBlinkState`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlinkState {
-    /// What it does.
+    /// The state.
     pub state: NodeState,
     /// Version of the plan in force; 0: there is none, and every node is on.
     pub plan: u64,
@@ -36,7 +36,7 @@ pub struct BlinkState {
     pub wakes_in: Option<Duration>,
 }
 
-/// What a block server has to do (the paper's `getServerLoadStats`), as of its last heartbeat.
+/// Load of a block server (the paper's `getServerLoadStats`), as of its last heartbeat.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ServerLoad {
     /// Requests in progress.
@@ -75,13 +75,13 @@ impl Client {
         self.shared.nodes.host(node)
     }
 
-    /// What the power plans make of a node now.
+    /// State of a node by the power plans.
     #[must_use]
     pub fn blink_state(&self, node: NodeId) -> BlinkState {
         self.shared.blink_state(node)
     }
 
-    /// What a block server has to do, as of its last heartbeat. `NotFound` for a node that never registered.
+    /// Load of a block server, as of its last heartbeat. `NotFound` for a node that never registered.
     pub async fn server_load(&self, node: NodeId) -> Result<ServerLoad> {
         self.shared.server_load(node).await
     }
@@ -91,7 +91,7 @@ impl Client {
         self.shared.file_info(inode).await
     }
 
-    /// The same of one metablock. `NotFound` if nothing was written there.
+    /// The same for one metablock. `NotFound` if it was never written.
     pub async fn block_info(&self, inode: InodeId, index: u64) -> Result<BlockInfo> {
         let all = self.shared.file_info(inode).await?;
         let found = all.into_iter().find(|info| info.location.metablock.index == index);
@@ -143,8 +143,8 @@ impl Shared {
         Ok(locations.into_iter().map(info).collect())
     }
 
-    /// The same as text: a line for each metablock, `index host:state host:state`; a state is `awake` (with the seconds
-    /// left, unless it stays so), `asleep` with the seconds until it serves, or `off`.
+    /// The same as text: a line for each metablock, `index host:state host:state`. A state is `awake` (with the
+    /// seconds left, unless it stays so), `asleep` with the seconds until it serves, or `off`.
     pub async fn power_text(self: &Arc<Self>, inode: InodeId) -> Result<Vec<u8>> {
         let mut text = String::new();
         for info in self.file_info(inode).await? {

@@ -60,7 +60,7 @@ relayed! {
     Pull = PullReplica;
 }
 
-/// What a member answered by way of a proxy.
+/// A member's answer by way of a proxy.
 pub(crate) struct Relay<M> {
     /// Whose answer it is.
     pub node: u64,
@@ -120,7 +120,7 @@ pub(crate) async fn call<C: Relayed>(
     Ok(Relay { node: reply.node, response: Response { message, payload: answer.payload } })
 }
 
-/// With the last answer taken, the proxy is told so; otherwise the next call says it.
+/// The last answer taken is reported to the proxy at once; otherwise the next call reports it.
 fn acknowledge(shared: &Arc<Shared>, session: SessionId) {
     let (Some(acknowledged), Some(proxy)) = (shared.relays.all_taken(), shared.proxy()) else { return };
     let message = pb::RelayCall { session: session.raw(), acknowledged, ..pb::RelayCall::default() };

@@ -1,9 +1,9 @@
-//! Before a client's node sleeps: what others would wait for goes back.
+//! Before a client's node sleeps, the client gives back everything that others would wait for.
 //!
-//! A client that sleeps answers no recall and forgets nothing, so others would wait for its node to wake, or for its
-//! session to end: a writer for its read leases, a reader for its write lease, whoever makes a name for a directory that it
-//! knows. So shortly before its node stops serving by the plan it flushes, commits and gives leases back, has the kernel
-//! drop its pages, and forgets names and attributes.
+//! A client that sleeps answers no recall and forgets nothing. Others would wait for its node to wake, or for its
+//! session to end: a writer for its read leases, a reader for its write lease, the maker of a name for a directory
+//! that it keeps. So shortly before its node stops serving by the plan, the client flushes, commits and gives leases
+//! back, has the kernel drop its pages, and forgets names and attributes.
 //!
 //! ```text
 //!  serves ──(the plan: soon no more)──► resting: gives back; takes nothing anew ──(serves again)──► serves
@@ -43,12 +43,12 @@ pub(crate) struct Resting {
     over: Notify,
 }
 
-/// What a client does next.
+/// A client's next action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Next {
     /// Looks again after this.
     Serve(Duration),
-    /// Gives back what it can within this.
+    /// Give back as much as possible within this time.
     Rest(Duration),
 }
 
@@ -107,8 +107,8 @@ impl Shared {
         self.wakes_in(self.nodes.on_host(self.options.host.as_str())?)
     }
 
-    /// Waits, while this client's node is about to sleep or sleeps, until it serves again: what was taken now would not
-    /// go back before. Fails at an operation's deadline.
+    /// Waits, while this client's node is about to sleep or sleeps, until it serves again: a lease taken now would
+    /// not go back before. Fails at an operation's deadline.
     pub async fn serving(&self) -> Result<()> {
         if !self.resting.is.load(Ordering::Relaxed) {
             return Ok(());

@@ -164,7 +164,7 @@ impl BlockCache {
         self.inner.lock().ahead
     }
 
-    /// Gives `gather` what it wants and this has.
+    /// Gives `gather` the wanted bytes that are here.
     pub fn offer(&self, inode: InodeId, block_size: u64, gather: &mut Gather, asker: Asker) {
         if gather.is_complete() {
             return;

@@ -66,7 +66,7 @@ impl Extras {
         self.0.lock().tally.count(metablock);
     }
 
-    /// Who was thought to have an extra copy has none that serves.
+    /// The node that should have an extra copy has none that serves.
     pub fn on_failed(&self, record: &pb::Metablock, member: &pb::Member, error: &Error) {
         let lacks_copy = matches!(error.kind(), ErrorKind::NoReplica | ErrorKind::StaleVersion | ErrorKind::Corrupt);
         if lacks_copy && record.extra.contains(member) {

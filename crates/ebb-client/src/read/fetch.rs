@@ -42,7 +42,7 @@ pub(crate) struct Wanted {
     pub len: u64,
     /// The file whose lease says that the record is good; none: the caller goes by a map, and extra copies say nothing.
     pub lease: Option<Arc<Inode>>,
-    /// Who is asked first.
+    /// The member to ask first.
     pub rule: ReadRule,
 }
 
@@ -212,7 +212,7 @@ async fn from_or_report(
     refusals: &Mutex<Vec<ErrorKind>>,
 ) -> Result<Bytes> {
     let member = wanted.record.members[place];
-    // Who falls asleep meanwhile answers when it wakes, which may be long: others are asked before.
+    // A member that falls asleep meanwhile answers when it wakes, which may take long: others are asked before.
     let left = shared.awake_for(member.node_id()).left();
     let attempt = left.map_or(attempt, |left| attempt.min(left + SLACK));
     on_asked(shared, wanted, member.node);

@@ -1,5 +1,5 @@
-//! What a proxy needs beyond what programs do: to know under which epoch it holds a file, to do nothing under another
-//! one, and to pass on what it was given before it answers.
+//! Functions for a proxy beyond those of programs: it must know under which epoch it holds a file, do nothing under
+//! another one, and pass writes on before it answers.
 //!
 //! A *pinned* handle works only while its file's write lease is held under one epoch. It never takes a lease: when that
 //! one is gone, operations fail with `Moved`, and nothing of them was done.
@@ -28,7 +28,8 @@ impl Client {
         }
     }
 
-    /// Another handle of an open file, pinned to an epoch. Errors of background work are told to it once, as to others.
+    /// Another handle of an open file, pinned to an epoch. It gets an error of background work once, as other handles
+    /// do.
     pub fn pin(&self, handle: Handle, epoch: Epoch) -> Result<Handle> {
         let file = self.shared().handles.get(handle)?;
         Ok(self.shared().pin(&file, epoch))
@@ -47,12 +48,12 @@ impl Client {
         self.shared().find(inode).is_some_and(|inode| inode.core.lock().hold.was_given_back(epoch))
     }
 
-    /// The length of an open file as its lease holder knows it; what it says without a lease is of no use.
+    /// The length of an open file as its lease holder knows it. Without a lease the result means nothing.
     pub fn size_now(&self, handle: Handle) -> Result<u64> {
         Ok(self.shared().handles.get(handle)?.inode.core.lock().size)
     }
 
-    /// Tells the master what is synced of an open file.
+    /// Reports the synced state of an open file to the master.
     pub async fn commit(&self, handle: Handle) -> Result<()> {
         let file = self.shared().handles.get(handle)?;
         self.shared().commit_one(&file.inode, false).await
@@ -91,7 +92,7 @@ impl Shared {
         let seen_errors = {
             let mut core = file.inode.core.lock();
             core.open_count += 1;
-            // What went wrong under an earlier lease was told by other ways.
+            // Errors under an earlier lease were reported in other ways.
             core.sticky.latest()
         };
         self.handles.insert(OpenFile::new(file.inode.clone(), file.access, file.privileged, seen_errors, Some(epoch)))

@@ -26,7 +26,7 @@ async fn file(client: &Client) -> (InodeId, u64) {
     (inode, dataset.id)
 }
 
-/// A client that reads five streams of `reads` small reads each, far from each other; what it counted then.
+/// A client that reads five streams of `reads` small reads each, far from each other. Returns its counters.
 async fn streams(
     cluster: &Arc<Cluster>,
     inode: InodeId,

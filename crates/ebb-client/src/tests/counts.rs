@@ -20,7 +20,8 @@ async fn work_done(cluster: &Cluster) -> Vec<(u64, u64)> {
     done
 }
 
-/// One round trip and one parallel sync: each member gets one message and syncs its journal once, and nobody else is asked.
+/// One round trip and one parallel sync: each member gets one message and syncs its journal once, and no other call
+/// is made.
 #[test]
 fn a_small_synced_write_costs_each_member_one_message_and_one_sync() {
     run(31, 3, |cluster| async move {

@@ -34,8 +34,9 @@ async fn reader(client: &Client, inode: InodeId) -> Handle {
     client.open(&root(), inode, Access::Read).await.unwrap().0
 }
 
-/// A client has synced and unsynced bytes, loses its way to all members, and goes on polling; another appends until that is
-/// done, or for 200 s. How long that took; then the network heals, and the first is told what it lost.
+/// A client has synced and unsynced bytes, loses its way to all members, and goes on polling. Another client appends
+/// until that is done, or for 200 s. Returns the time taken and, once the network has healed, the first client's
+/// error.
 fn take_from_a_client_without_members(bug: Option<SeededBug>) -> Option<Duration> {
     run_with_bug(bug, 71, 3, |cluster| async move {
         let first = cluster.client("away").await;
@@ -75,8 +76,8 @@ fn a_client_that_reaches_no_member_gives_up_what_others_want() {
     assert_eq!(take_from_a_client_without_members(Some(SeededBug::KeepsForever)), None);
 }
 
-/// A writer reaches the master and one member, which is fewer than a write needs. It is told so, and the set stays what it was: whoever
-/// wants the file has it recovered from all.
+/// A writer reaches the master and one member, which is fewer than a write needs. It gets an error, and the set stays
+/// as it was: the next holder has the file recovered from all members.
 #[test]
 fn a_writer_that_reaches_one_member_alone_changes_no_set() {
     run_with_bug(None, 72, 3, |cluster| async move {

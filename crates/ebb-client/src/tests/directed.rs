@@ -168,7 +168,7 @@ fn a_member_that_restarts_gets_again_what_it_had_not_synced() {
             client.write(handle, (number * (64 << 10)) as u64, part).await.unwrap();
         }
         client.fsync(handle).await.unwrap();
-        // Three nodes, three copies: nobody could have been replaced.
+        // Three nodes, three copies: no node could be a replacement.
         assert_eq!(client.metrics().replaced_members, 0);
         for node in 0..3 {
             cluster.kill_node(node);
@@ -273,8 +273,8 @@ fn a_damaged_replica_is_passed_over_and_reported() {
     });
 }
 
-/// Goal: a program is not kept waiting for bytes that nobody has, and is for those of a node that may come back. Method: all
-/// copies are damaged; then one of them is on a node that is frozen.
+/// Goal: a read of bytes that no member has fails soon, and a read of bytes on a node that may come back waits.
+/// Method: all copies are damaged; then one of them is on a node that is frozen.
 #[test]
 fn a_file_without_a_good_copy_fails_at_once_and_one_on_a_silent_node_is_waited_for() {
     run_with(Blocks::Fake, 10, 3, |cluster| async move {

@@ -1,5 +1,5 @@
-//! A block server in memory that keeps to the protocol: versions in order, boots, syncs; what was not synced is gone
-//! after a restart. Its disk is an `Arc` that outlives the process.
+//! A block server in memory that keeps to the protocol: versions in order, boots, syncs. Bytes that were not synced
+//! are gone after a restart. Its disk is an `Arc` that outlives the process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -102,7 +102,7 @@ struct FakeBlock {
     sync_takes: Duration,
 }
 
-/// Starts a life of a block server; what was not synced in an earlier one is gone.
+/// Starts a life of a block server. Bytes that an earlier one has not synced are gone.
 pub(crate) async fn start(runtime: Runtime, identity: Identity, master: String, address: String, disk: SharedDisk) {
     let boot = runtime.random_u64() | 1;
     for replica in disk.lock().replicas.values_mut() {

@@ -91,7 +91,7 @@ fn longest(missing: Missing, single_source: bool, bug: Option<SeededBug>) -> ebb
         client.write(held, 0, pattern(99, len)).await?;
         client.fsync(held).await?;
         assert_eq!(client.metrics().lost_files, 0);
-        // Whoever is gone now, everything that was acknowledged is there.
+        // Whichever node is gone now, everything that was acknowledged is there.
         for name in ["held", "f0", "f20", "f39"] {
             let inode = client.resolve(&root(), format!("/{name}").as_bytes()).await?.inode;
             until_whole(&cluster, &client, inode).await;
@@ -190,7 +190,7 @@ fn a_node_that_is_back_is_used_at_once_by_a_writer_that_goes_on() {
     });
 }
 
-/// A file that nobody writes to, and that stays open under its write lease.
+/// A file without writes, that stays open under its write lease.
 #[test]
 fn a_file_that_stays_open_gets_its_copies_back() {
     run(84, 3, |cluster| async move {

@@ -22,7 +22,7 @@ use crate::{Access, Client, ClientOptions, Created, Handle, NewFile};
 pub(crate) const BLOCK: u64 = 64 << 10;
 pub(crate) const METABLOCK: u64 = 256 << 10;
 
-/// Who the tests are.
+/// The tests' credentials.
 pub(crate) fn root() -> Credentials {
     Credentials::root()
 }
@@ -184,7 +184,7 @@ impl Cluster {
         self.start_master().await;
     }
 
-    /// Power fails: what was not synced is gone.
+    /// Power fails: bytes that were not synced are gone.
     pub fn kill_node(&self, number: usize) {
         self.nodes[number].process.crash();
     }

@@ -14,7 +14,7 @@ use crate::lease::idle::may_lower;
 use crate::{Access, Client};
 
 const FILES: u64 = 40;
-/// After so long at rest nothing is left but what is open: ten seconds, and what looks at clocks every five.
+/// After this time at rest nothing is left but open files: ten seconds, and the interval of the task, five.
 const REST: Duration = Duration::from_secs(25);
 
 /// Files that would have to be recovered if their holders died now, as the master has it.
@@ -77,7 +77,7 @@ fn a_file_in_repeated_use_or_with_unsettled_writes_keeps_its_lease() {
     });
 }
 
-/// Goal: what is cached stays good. No message for attributes, and none for bytes that the client has.
+/// Goal: cached state stays valid. No message for attributes, and none for bytes that the client has.
 #[test]
 fn a_lowered_lease_is_a_read_lease_with_everything_that_was_cached() {
     run(203, 3, |cluster| async move {
@@ -92,7 +92,7 @@ fn a_lowered_lease_is_a_read_lease_with_everything_that_was_cached() {
         let recorded = two.get_attr(&root(), made[3]).await.unwrap();
         assert_eq!(kept, recorded, "they are what the master has");
         let (handle, _) = one.open(&root(), made[3], Access::Read).await.unwrap();
-        // Members cannot answer: what is read comes from memory.
+        // Members cannot answer: reads come from memory.
         for number in 0..3 {
             cluster.nodes[number].process.freeze();
         }
@@ -100,7 +100,7 @@ fn a_lowered_lease_is_a_read_lease_with_everything_that_was_cached() {
         for number in 0..3 {
             cluster.nodes[number].process.thaw();
         }
-        // Whoever writes next is waited for by nobody, and seen by all.
+        // The next writer waits for no other client, and all clients see its write.
         let (written, _) = two.open(&root(), made[3], Access::ReadWrite).await.unwrap();
         two.write(written, 0, pattern(99, 5000)).await.unwrap();
         assert_eq!(read_all(&one, handle).await.unwrap(), pattern(99, 5000));

@@ -1,4 +1,4 @@
-//! Names that come and go: how little is said about it, and what is not lost by it.
+//! Names that come and go: they cost few messages, and lose no bytes.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ fn removing_many_files_takes_little_more_than_a_call_for_each() {
         for number in 0..FILES {
             client.unlink(&root(), InodeId::ROOT, format!("f{number}").as_bytes()).await.unwrap();
         }
-        // Longer than they stay for those who have looked them up.
+        // Longer than files stay for clients that have looked them up.
         cluster.world.sleep(Duration::from_secs(4)).await;
         assert!(calls(&client) - before < FILES + FILES / 4, "{} calls", calls(&client) - before);
         for inode in inodes {
@@ -84,9 +84,9 @@ fn a_file_removed_while_open_still_has_its_bytes() {
     });
 }
 
-/// Goal: who has looked a name up opens what it found, with all its bytes, also if the name went to another file or away
-/// meanwhile; and not for ever. Method: a writer that has synced and not committed, so that only it knows the size, takes the
-/// names of its own files, or others do.
+/// Goal: a client that has looked a name up opens that file, with all its bytes, even if the name goes to another
+/// file or away meanwhile; but not for ever. Method: a writer that has synced and not committed, so that only it
+/// knows the size, takes the names of its own files, or others do.
 #[test]
 fn a_file_is_opened_by_its_number_after_its_name_is_gone() {
     for other_replaces in [false, true] {
@@ -165,8 +165,8 @@ async fn removed_file(writer: &Client, seed: u64) -> InodeId {
     inode
 }
 
-/// Goal: nobody finds less in a removed file than was in it: once its writer has thrown away what it had not committed, the
-/// file is gone for those who come late, however soon that is.
+/// Goal: no read of a removed file finds less than was in it. Once its writer has thrown away its uncommitted bytes,
+/// the file is gone for later opens, however soon they come.
 #[test]
 fn a_removed_file_whose_bytes_are_thrown_away_cannot_be_opened() {
     run(78, 3, |cluster| async move {
@@ -185,8 +185,8 @@ fn a_removed_file_whose_bytes_are_thrown_away_cannot_be_opened() {
     });
 }
 
-/// The same while the master is away: the writer throws away what it wrote and cannot say so, and the reader's open is on its way. The
-/// new process counts it as open then, for the one before may have answered.
+/// The same while the master is away: the writer throws away its bytes and cannot report that, and the reader's open
+/// is on its way. The new process then counts the file as open, because the old one may have answered.
 #[test]
 fn a_removed_file_whose_bytes_were_thrown_away_cannot_be_opened_after_the_master_was_down() {
     run(79, 3, |cluster| async move {
@@ -213,8 +213,8 @@ fn a_removed_file_whose_bytes_were_thrown_away_cannot_be_opened_after_the_master
     });
 }
 
-/// Goal: who came in time for a removed file gets all of it, also if its writer takes longer to write it back than it keeps it
-/// for those who may come. Method: no member moves meanwhile.
+/// Goal: an open of a removed file that comes in time gets all of it, even if its writer takes longer to write it
+/// back than it keeps it for such opens. Method: no member moves meanwhile.
 #[test]
 fn a_removed_file_with_a_waiting_client_is_not_thrown_away() {
     run(80, 3, |cluster| async move {
@@ -254,7 +254,7 @@ fn a_removed_file_that_was_opened_again_is_not_thrown_away_under_others() {
         writer.write(late, 0, pattern(2, 7000)).await.unwrap();
         writer.fsync(late).await.unwrap();
         writer.close(late).await;
-        // Until then nobody asks for it: the writer keeps what it has.
+        // Until then no client asks for it: the writer keeps its bytes.
         for wait in [1500, 4000] {
             cluster.world.sleep(Duration::from_millis(wait)).await;
             assert_eq!(read_all(&reader, read).await.unwrap(), &pattern(2, 7000)[..], "after {wait} ms");
@@ -283,7 +283,8 @@ fn a_removed_file_that_was_thrown_away_is_gone_for_its_writer_at_once() {
     });
 }
 
-/// Goal: a removed file of which nothing was thrown away is there for whoever looked it up, although its writer has let it go.
+/// Goal: a removed file of which nothing was thrown away can be opened by a client that looked it up, although its
+/// writer has let it go.
 #[test]
 fn a_removed_file_whose_bytes_are_committed_is_let_go_as_it_is() {
     run(86, 3, |cluster| async move {
@@ -300,12 +301,13 @@ fn a_removed_file_whose_bytes_are_committed_is_let_go_as_it_is() {
         assert_eq!(read_all(&other, late).await.unwrap(), &pattern(1, 5000)[..]);
         other.close(late).await;
         cluster.world.sleep(Duration::from_secs(5)).await;
-        // Who has had it open may keep its attributes.
+        // The client that had it open may keep its attributes.
         assert_eq!(third.get_attr(&root(), inode).await.unwrap_err().kind(), ErrorKind::Stale, "it is freed");
     });
 }
 
-/// Goal: who opens a removed file again on the mount that is just giving its lease back can write it, and loses nothing of that.
+/// Goal: a removed file that is opened again on the mount that is just giving its lease back can be written, and
+/// loses nothing of that.
 #[test]
 fn a_removed_file_that_was_let_go_can_be_opened_again_and_written() {
     run(87, 3, |cluster| async move {
@@ -321,7 +323,7 @@ fn a_removed_file_that_was_let_go_can_be_opened_again_and_written() {
         let ((), opened) = tokio::join!(writer.shared().let_all_go(vec![inode]), opening);
         let (again, _) = opened.unwrap();
         writer.write(again, 0, pattern(2, 7000)).await.unwrap();
-        // What went back must not be what was taken since.
+        // The lease that went back must not be the one that was taken since.
         cluster.world.sleep(Duration::from_millis(500)).await;
         writer.fsync(again).await.unwrap();
         let (late, _) = other.open(&root(), inode, Access::Read).await.unwrap();
@@ -351,8 +353,8 @@ fn a_removed_file_that_was_cut_is_freed_without_a_recovery() {
     });
 }
 
-/// Goal: a file that nobody may open any more is freed, although its writer, that does not know that it is removed, has bytes of
-/// it that go nowhere.
+/// Goal: a file that no client may open any more is freed, although its writer, that does not know that it is
+/// removed, has bytes of it that go nowhere.
 #[test]
 fn a_removed_file_is_not_written_back_before_it_is_freed() {
     run(81, 3, |cluster| async move {
@@ -370,8 +372,8 @@ fn a_removed_file_is_not_written_back_before_it_is_freed() {
     });
 }
 
-/// Goal: nothing is lost for ever when a client gives up a removal that is carried out after all: the master tells nobody what
-/// the session itself did, and the client does not know.
+/// Goal: nothing is lost for ever when a client gives up a removal that is carried out after all: the master reports
+/// to no client the session's own changes, and the client does not know of it.
 #[test]
 fn a_removal_that_was_given_up_and_is_carried_out_frees_the_file() {
     run(75, 3, |cluster| async move {
@@ -411,7 +413,8 @@ fn a_removal_that_was_given_up_and_is_carried_out_frees_the_file() {
     });
 }
 
-/// Goal: being asked whether a removed file is still open does not close it, and nobody loses what it has open by that.
+/// Goal: the question whether a removed file is still open does not close it, and no program loses its open file by
+/// it.
 #[test]
 fn a_removed_file_that_is_open_stays_however_often_its_client_is_asked() {
     run(77, 3, |cluster| async move {
@@ -430,8 +433,8 @@ fn a_removed_file_that_is_open_stays_however_often_its_client_is_asked() {
     });
 }
 
-/// Goal: who links a file, or changes its mode, hears of its size as it is for everybody, here and elsewhere: a kernel takes
-/// the size from such an answer, and drops the mapped pages beyond it.
+/// Goal: a link, or a change of mode, returns the file's true size, here and elsewhere: a kernel takes the size from
+/// such an answer, and drops the mapped pages beyond it.
 #[test]
 fn links_and_modes_include_uncommitted_changes() {
     run(74, 3, |cluster| async move {

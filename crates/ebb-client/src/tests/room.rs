@@ -1,4 +1,4 @@
-//! Room that is promised and not used: it is in nobody's way.
+//! Room that is reserved and not used: it is in no other client's way.
 
 use std::time::Duration;
 

@@ -19,7 +19,7 @@ async fn open(client: &Client, inode: InodeId) -> Handle {
 
 /// A file that a client elsewhere wrote and `two`, next to a server, has read.
 struct Read {
-    /// Who wrote it keeps its lease.
+    /// The writer keeps its lease.
     _one: Client,
     two: Client,
     inode: InodeId,
@@ -47,7 +47,7 @@ fn a_replica_on_the_own_host_is_read_from_its_file() {
         assert!(metrics.short_circuit_reads >= 16, "{metrics:?}");
         assert_eq!((metrics.failed_reads, metrics.corrupt_reads), (0, 0));
 
-        // Who has no server on its host goes over the network.
+        // A client without a server on its host goes over the network.
         let three = cluster.client_with(forgetful(cluster.options("client"))).await;
         let reader = open(&three, inode).await;
         assert_eq!(read_all(&three, reader).await.unwrap(), &data[..]);

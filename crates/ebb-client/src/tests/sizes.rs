@@ -1,4 +1,4 @@
-//! The size that programs are told of a file whose lease is on its way from client to client.
+//! The size that programs see of a file whose lease is on its way from client to client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,9 +44,9 @@ async fn size(client: &Client, inode: InodeId, name: &str, way: &str, step: u32)
     }
 }
 
-/// Goal: who asks for the size of a file that nobody changes hears the same, wherever its lease is meanwhile: a kernel that
-/// hears less reads less. Method: the writer has synced and not committed, so that the master has not heard of a byte; it asks
-/// all the time, in every way, while another client reads the file and so has the lease sent back.
+/// Goal: every query for the size of a file that does not change gets the same, wherever its lease is meanwhile: a
+/// kernel that gets less reads less. Method: the writer has synced and not committed, so that the master knows no
+/// byte. It asks all the time, in every way, while another client reads the file and so has the lease sent back.
 #[test]
 fn a_size_that_is_asked_for_while_the_write_lease_goes_back_is_that_of_the_file() {
     for keep_names in [true, false] {
@@ -95,7 +95,7 @@ fn a_size_that_is_asked_for_while_the_write_lease_goes_back_is_that_of_the_file(
     }
 }
 
-/// Goal: a size that was synced is not told as less once the write lease is lost, while the master does not know that yet and has
+/// Goal: a synced size does not shrink once the write lease is lost, while the master does not know that yet and has
 /// to find the size out. Method: the writer has synced and not committed; it or another client asks in every way.
 #[test]
 fn a_synced_size_does_not_shrink_when_the_write_lease_is_lost() {
@@ -117,8 +117,8 @@ fn a_synced_size_does_not_shrink_when_the_write_lease_is_lost() {
     }
 }
 
-/// Goal: who has lost a lease that had gone back before, for the answer was lost, goes on with the file at once: there is nothing to
-/// recover, and its epoch stays.
+/// Goal: a client that has lost a lease that had gone back before (the answer was lost) goes on with the file at
+/// once: there is nothing to recover, and its epoch stays.
 #[test]
 fn a_lease_that_had_gone_back_before_it_was_lost_is_not_waited_for() {
     for (seed, way) in (90..).zip(WAYS) {

@@ -1,5 +1,5 @@
-//! What a lease holder knows of one metablock and its members, and what it does next. It is pure: results come in, and
-//! steps come out. `drive.rs` carries them out.
+//! A lease holder's state of one metablock and its members, and its next step. It is pure: results come in, and steps
+//! come out. `drive.rs` carries them out.
 //!
 //! ```text
 //!  pending:  settled < [ synced by some | received | in flight | not sent ] <= last
@@ -7,8 +7,8 @@
 //! Invariant: a write leaves `pending` only when every member of the recorded set has synced it.
 //!
 //! Invariant: while a member has failed or lags, no new write is sent to any member. There is one exception: a member
-//! that sleeps by plan lags by plan. In such a set, each member is sent by itself what it lacks, and syncs it while it
-//! is awake. No member waits for another one's wake.
+//! that sleeps by plan lags by plan. In such a set, each member gets the writes that it lacks by itself, and syncs
+//! them while it is awake. No member waits for another one's wake.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -80,7 +80,8 @@ impl Peer {
 pub(crate) enum Rhythm {
     /// No plan lets a member sleep. Each write goes to all members at once.
     Together,
-    /// Some members sleep now and then. Each is sent what it lacks while it is awake, whatever the others have.
+    /// Some members sleep now and then. Each gets the writes that it lacks while it is awake, whatever the others
+    /// have.
     InTurns,
 }
 
@@ -96,7 +97,7 @@ pub(crate) enum Step {
         /// Ask for a sync with it.
         sync: bool,
     },
-    /// Send one member what it lacks, in order, and have it synced.
+    /// Send one member the writes that it lacks, in order, and have them synced.
     CatchUp {
         /// Place of the member in the set.
         peer: usize,
@@ -347,7 +348,8 @@ impl Channel {
         self.sync()
     }
 
-    /// Invariant: settled <= sent <= last, no sync is asked for beyond what is sent, and a repair is alone.
+    /// Invariant: settled <= sent <= last, no sync is asked for beyond the writes that were sent, and a repair is
+    /// alone.
     fn assert_order(&self) {
         let Self { id, settled, sent, last, .. } = self;
         assert!(settled <= sent && sent <= last, "{id} is out of order: settled {settled}, sent {sent}, last {last}");
@@ -366,7 +368,7 @@ impl Channel {
         let received = peer.received;
         let wait_ms = retry_wait_ms(peer.tries);
         let handed = std::mem::replace(&mut peer.handed, sent);
-        // I-9: in order and without a gap, from what it has received to what the others were sent.
+        // I-9: in order and without a gap, from the last write it received to the last that others were sent.
         let missing = self.pending.iter().filter(|write| write.version > received && write.version <= sent);
         Some(Step::CatchUp { peer: index, wait_ms, writes: missing.cloned().collect(), handed })
     }

@@ -154,8 +154,8 @@ fn sentence(failures: &[(u64, Error)]) -> String {
     failures.iter().map(|(node, error)| format!("n{node}: {error}")).collect::<Vec<_>>().join("; ")
 }
 
-/// Has every good member sync what it received. This includes a member that has synced everything: it may have lost it
-/// since, and a set without the failed member counts on it. False: the channel is gone.
+/// Has every good member sync the writes that it received. This includes a member that has synced everything: it may
+/// have lost them since, and a set without the failed member counts on it. False: the channel is gone.
 async fn sync_rest(target: &Target) -> Result<bool> {
     let epoch = target.inode.core.lock().hold.epoch();
     let known = target.with(|channel| (channel.id, channel.settled, channel.peers.clone()));

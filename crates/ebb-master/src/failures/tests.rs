@@ -110,7 +110,7 @@ fn each_stage_has_the_time_since_when_it_is_restored() {
     failures.on_census(wrong(0, 0, 0), 30_000);
     assert!(look(&failures).is_over() && !failures.are_open());
     assert_eq!((look(&failures).back_ms, look(&failures).placed_ms), (Some(25_000), Some(30_000)));
-    // Another node: what is over is over.
+    // Another node: the first failure stays closed.
     failures.on_look(&BTreeMap::from([(NodeId::new(2), 31_000)]), 34_000);
     failures.on_census(wrong(0, 3, 3), 35_000);
     assert_eq!(look(&failures).placed_ms, Some(30_000));

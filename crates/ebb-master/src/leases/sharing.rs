@@ -301,7 +301,7 @@ mod tests {
         let before: Vec<String> = files.iter().map(|file| wanted_by(&mut sharing, *file)).collect();
         let own = before.iter().filter(|name| *name == "second").count();
         assert!((16..48).contains(&own), "{own} of 64");
-        // Whoever has it, has it, though the hash names another.
+        // A proxy that has the file keeps it, though the hash names another.
         for file in &files {
             let held = sharing.leads(ONE, *file, Some(SECOND), Name::Present, at(10)).unwrap();
             assert_eq!(held.name, "second");

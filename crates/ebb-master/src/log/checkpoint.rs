@@ -125,7 +125,8 @@ impl CheckpointWriter {
                 file.write_at(at, vec![part]).await?;
                 at += len;
                 if at - synced >= SYNC_EVERY {
-                    // Little by little: what is written at once stands before the log's own syncs in the disk's queue.
+                    // Little by little: bytes written at once would stand before the log's own syncs in the disk's
+                    // queue.
                     file.sync_data().await?;
                     synced = at;
                 }
@@ -215,7 +216,7 @@ pub(super) fn block_sum(at: u64, records: &[u8]) -> u32 {
 
 async fn decode(runtime: &Runtime, bytes: Bytes) -> Result<Checkpoint> {
     let again = bytes.clone();
-    // Two threads: each reads the whole stream and takes what is its own.
+    // Two threads: each reads the whole stream and takes its own records.
     let names = runtime.compute(move || {
         check_head(&again)?;
         let mut stream = Stream::new(&again);
@@ -264,7 +265,7 @@ fn is_of_format_1(mut bytes: &[u8]) -> bool {
     matches!(record.and_then(|record| record.record), Some(Record::Header(header)) if header.applied_index > 0)
 }
 
-/// The records of all blocks, each block checked before its first record is told.
+/// The records of all blocks. Each block is checked before its first record is returned.
 pub(super) struct Stream<'a> {
     bytes: &'a [u8],
     /// Where the present block ends.

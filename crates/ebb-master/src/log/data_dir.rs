@@ -1,4 +1,4 @@
-//! The master's data directory: who it belongs to, and that only one process uses it.
+//! The master's data directory: its owner, and that only one process uses it.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! What `ebb-fuzz` sees of the log: its decoders as functions of bytes alone, samples, and repairs of what was changed.
+//! The log for `ebb-fuzz`: its decoders as functions of bytes alone, samples, and repairs of changed samples.
 
 use std::path::Path;
 

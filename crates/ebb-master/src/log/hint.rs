@@ -1,8 +1,8 @@
 //! Up to where the log was synced, written down beside it and a little late.
 //!
 //! A torn write and damage to the very last batch look alike in the log: no valid record, and nothing behind it. The
-//! hint tells them apart: a batch that it names was synced, so that a log which ends before it has lost something. It
-//! is a lower bound: written after the sync that it tells of, and not synced itself. What is not readable says nothing.
+//! hint tells them apart: a batch that it names was synced, so a log that ends before it has lost something. It is a
+//! lower bound: it is written after the sync that it names, and not synced itself. An unreadable hint proves nothing.
 //!
 //! Bytes: magic "EBBMSYNC", format u32, CRC-32C of all other bytes u32, cluster u64, batch u64, sequence of the segment
 //! u64, offset behind the batch u64 (little-endian).

@@ -123,7 +123,7 @@ impl Storage for LogMemory {
     }
 
     fn snapshot(&self, _request_index: u64, _to: u64) -> raft::Result<Snapshot> {
-        // A group of one has nobody to send a snapshot to.
+        // A group of one has no member to send a snapshot to.
         Err(raft::Error::Store(StorageError::SnapshotTemporarilyUnavailable))
     }
 }

@@ -109,7 +109,7 @@ pub enum Found {
     Bad,
     /// A record, and the bytes that it takes.
     Record(Placed, usize),
-    /// An entry up to `after`, which nobody needs any more: its batch, whether it ends that, its index, its bytes.
+    /// An entry up to `after`, which is not needed any more: its batch, whether it ends that, its index, its bytes.
     Passed(u64, bool, u64, usize),
 }
 

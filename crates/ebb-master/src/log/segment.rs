@@ -17,7 +17,7 @@ pub const SEGMENT_HEADER_LEN: usize = 64;
 
 const MAGIC: &[u8; 8] = b"EBBMLOG1";
 const FORMAT: u32 = 1;
-/// No honest log has batches so far ahead of what was read: bounds the search for records behind damage.
+/// No honest log has batches this far ahead of the last one read: it bounds the search for records behind damage.
 const BATCH_LOOKAHEAD: u64 = 1 << 32;
 
 /// The header of a segment.
@@ -117,9 +117,9 @@ pub struct Scan {
 
 /// Reads a segment's records; entries up to `after` are passed over.
 ///
-/// A crash can tear only the last batch, for each batch is synced before the next is written. So: what is invalid and
-/// has no valid record of a *later* batch behind it is a torn tail, and its batch is left out as a whole; all other
-/// damage hits what was synced and is refused with kind `Corrupt`, file and offset.
+/// A crash can tear only the last batch, because each batch is synced before the next is written. So an invalid
+/// record without a valid one of a *later* batch behind it is a torn tail, and its batch is left out as a whole. All
+/// other damage hits synced bytes and is refused with kind `Corrupt`, file and offset.
 pub fn scan(bytes: &[u8], header: &SegmentHeader, position: Position, path: &Path, after: u64) -> Result<Scan> {
     let mut done =
         Scan { records: Vec::new(), end: SEGMENT_HEADER_LEN, last_batch: header.first_batch - 1, torn: false };

@@ -18,7 +18,7 @@ use ebb_types::Result;
 
 use crate::log::hint::Synced;
 
-/// Which bytes of a segment nobody is known to have synced, where records end at `end`.
+/// Bytes of a segment that are not known to be synced, where records end at `end`.
 pub(super) fn unproven(synced: Option<Synced>, sequence: u64, end: usize) -> Range<usize> {
     let from = match synced {
         Some(synced) if sequence < synced.sequence => end,
@@ -29,7 +29,7 @@ pub(super) fn unproven(synced: Option<Synced>, sequence: u64, end: usize) -> Ran
     from..end
 }
 
-/// Makes the records of a segment, up to `end`, on the medium what was read of them. `bytes` is the whole segment.
+/// Syncs the records of a segment, up to `end`, that were read. `bytes` is the whole segment.
 pub(super) async fn confirm_records(
     runtime: &Runtime,
     file: &File,

@@ -92,7 +92,7 @@ fn an_entry_replaces_the_end_of_the_log() {
     });
 }
 
-/// Goal: a crash may leave any part of the last write; what was synced before survives whole, the torn write is cut.
+/// Goal: a crash may leave any part of the last write. Bytes synced before survive whole, and the torn write is cut.
 /// Method: the last batch is cut off at every byte, then the log is opened, appended to, and opened again.
 #[test]
 fn a_tail_torn_at_any_byte_is_cut() {
@@ -178,7 +178,7 @@ fn damage_in_the_middle_is_refused_with_file_and_offset() {
     });
 }
 
-/// Goal: damage to what was synced is never taken for a torn write, not even in the last batch. Method: the log is
+/// Goal: damage to synced bytes is never taken for a torn write, not even in the last batch. Method: the log is
 /// closed in order (or stood still for a moment), then each of its bytes is changed in turn.
 #[test]
 fn a_changed_byte_anywhere_in_a_synced_log_is_refused_or_harmless() {

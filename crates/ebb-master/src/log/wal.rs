@@ -51,12 +51,12 @@ pub struct Recovered {
     pub entries: VecDeque<Entry>,
 }
 
-/// Who may use the room that is left when the disk is full.
+/// Which records may use the room that is left when the disk is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Urgency {
     /// Only while there is plenty.
     Growth,
-    /// All of it: what frees space, or ends what was begun.
+    /// All of it: records that free space, or end a change that was begun.
     Relief,
 }
 
@@ -91,7 +91,7 @@ pub struct Wal {
     /// The next segment, zero-filled ahead of need.
     spare: Spare,
     hint: Hint,
-    /// After a failed write or sync it is not known what is on the disk: nothing more is appended.
+    /// After a failed write or sync the disk's contents are unknown: nothing more is appended.
     poisoned: Option<Error>,
 }
 
@@ -105,7 +105,7 @@ struct Segment {
 
 impl Wal {
     /// Opens the log in `dir` (begins one if there is none) and reads the entries behind `after`, the index of the
-    /// checkpoint. `Corrupt` if what was synced is damaged or missing.
+    /// checkpoint. `Corrupt` if synced bytes are damaged or missing.
     pub async fn open(
         runtime: &Runtime,
         dir: &Path,
@@ -147,7 +147,7 @@ impl Wal {
             }
             let highest = replay(scanned.records, after, &mut found, &path)?;
             segments.push_back(Segment { sequence: *sequence, highest });
-            // Ordering: what was read is on stable storage before anything of it is used.
+            // Ordering: bytes that were read are on stable storage before any of them is used.
             confirm_records(runtime, &file, &bytes, synced, *sequence, scanned.end).await?;
             if position == Position::Last {
                 confirm_zeros(runtime, &file, scanned.end, bytes.len(), scanned.torn).await?;
@@ -220,7 +220,7 @@ impl Wal {
                     "the master's disk is full: {error}; reading and removing go on, and all does when there is room"
                 )
             }
-            // There is room here or in the next segment; what is larger than a segment gets one of its size.
+            // There is room here or in the next segment; a batch larger than a segment gets one of its size.
             _ => Ok(()),
         }
     }
@@ -401,7 +401,7 @@ pub(super) fn replay(records: Vec<Scanned>, after: u64, found: &mut Recovered, p
     Ok(highest)
 }
 
-/// Refuses a log that ends before what is known to have been synced.
+/// Refuses a log that ends before its known synced end.
 fn check_synced(synced: Option<Synced>, sequence: u64, scanned: &Scan, dir: &Path, path: &Path) -> Result<()> {
     let Some(synced) = synced.filter(|synced| synced.batch > scanned.last_batch) else { return Ok(()) };
     let reason = format!(

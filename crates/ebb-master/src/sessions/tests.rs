@@ -15,7 +15,7 @@ fn sessions() -> Sessions {
     sessions
 }
 
-/// One poll that is answered at once: what it brings.
+/// The answer of one poll that is answered at once.
 fn poll(sessions: &mut Sessions, session: SessionId, now: Moment) -> (bool, pb::PollReply) {
     sessions.begin_poll(session, &[], now).unwrap();
     let mut reply = pb::PollReply::default();

@@ -118,7 +118,7 @@ fn a_recovery_without_any_member_waits_for_one_and_readers_wait_with_it() {
 fn a_master_that_dies_in_a_recovery_begins_it_again_with_a_higher_epoch() {
     with_cluster(25, 3, |mut cluster| async move {
         let (attr, block) = abandoned(&cluster, [2, 1, 1]).await;
-        // Nobody is there, so that the recovery is under way when the master dies.
+        // No member is there, so that the recovery is under way when the master dies.
         for number in 1..=3 {
             cluster.kill_fake(number);
         }

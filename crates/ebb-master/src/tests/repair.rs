@@ -468,7 +468,7 @@ fn repair_keeps_under_its_rate_and_tells_how_far_it_is() {
 #[test]
 fn a_node_that_a_client_lost_is_offered_to_it_rather_than_no_node() {
     with_cluster(38, 3, |cluster| async move {
-        // Who has just registered was away.
+        // A node that has just registered was away.
         cluster.world.sleep(Duration::from_secs(10)).await;
         let client = cluster.client().await;
         let reply = client.create("a").await.unwrap();

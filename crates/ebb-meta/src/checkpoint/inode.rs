@@ -1,4 +1,4 @@
-//! Decoding of an inode's record: its parts, and what is refused.
+//! Decoding of an inode's record: its parts, and its refusals.
 
 use std::sync::Arc;
 

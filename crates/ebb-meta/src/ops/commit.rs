@@ -64,7 +64,7 @@ impl Machine {
             return self.lose_lease(call, id);
         }
         if let Some(file) = self.edit(id).file_mut() {
-            // I-81: what is recorded may be less than what was written, so the file is never opened again.
+            // I-81: the record may have less than was written, so the file is never opened again.
             file.emptied = true;
             file.linkable = false;
             file.trim = None;

@@ -125,7 +125,7 @@ pub(super) fn merge(file: &mut FileBody, committed: &[pb::CommitMetablock]) {
     for entry in committed {
         let reported = version(entry.version);
         file.map.update(MetablockId::new(entry.id), |block: &mut Metablock| {
-            // A further commit of the recorded version repeats what is known. It never shortens it.
+            // A further commit of the recorded version repeats known facts. It never shortens the length.
             if reported > block.version {
                 block.version = reported;
                 block.length = entry.length;

@@ -1,4 +1,4 @@
-//! Extended attributes and ACLs: `setxattr(2)`, `removexattr(2)`, and who may read them.
+//! Extended attributes and ACLs: `setxattr(2)`, `removexattr(2)`, and the right to read them.
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use pb::command::Command as Change;
 use super::harness::{MIB, ROOT, World, committed, member, members};
 use crate::{Effect, Machine};
 
-/// A file with a committed metablock on these volumes, which nobody holds.
+/// A file with a committed metablock on these volumes, without a holder.
 fn settled(world: &mut World, name: &str, volumes: &[u64]) -> (u64, u64) {
     let made = world.create(ROOT, name, volumes);
     let (inode, block) = (made.attr.unwrap().inode, made.metablocks[0].id);

@@ -88,7 +88,7 @@ impl Dice<'_> {
         }
     }
 
-    /// One of the file's metablocks, as it is recorded, or one that is nobody's.
+    /// One of the file's metablocks, as it is recorded, or one of no file.
     fn block(&mut self, inode: u64) -> pb::Metablock {
         let blocks = self.machine.metablocks(InodeId::new(inode)).unwrap_or_default();
         let at = self.below(blocks.len().max(1) as u64) as usize;

@@ -54,7 +54,7 @@ pub(crate) fn committed(id: u64, epoch: u64, seq: u64, length: u64) -> pb::Commi
 }
 
 impl World {
-    /// A cluster with one session; a mutation is the superuser's until somebody else becomes the user.
+    /// A cluster with one session. A mutation is the superuser's until the test changes the user.
     pub(crate) fn new() -> Self {
         let mut world = Self {
             machine: Machine::new(),

@@ -85,7 +85,7 @@ fn a_loss_that_is_accepted_gives_no_number_twice() {
     let (lost_node, lost_volume) = register(&mut lost, node.clone());
     let (new_node, new_volume) = register(&mut world.machine, node.clone());
     assert!(new_node > lost_node && new_volume > lost_volume);
-    // The lost one comes back, and keeps what it has.
+    // The lost one comes back, and keeps its replicas.
     let volumes = vec![pb::Volume { id: lost_volume, ..Default::default() }];
     let back = pb::RegisterNodeCommand { node: lost_node, volumes, adopt: true, ..node };
     assert_eq!(register(&mut world.machine, back), (lost_node, lost_volume));

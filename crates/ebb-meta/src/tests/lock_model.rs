@@ -77,7 +77,7 @@ impl Model {
         granted
     }
 
-    /// Everybody whom somebody waits for, over any number of steps.
+    /// All owners that others wait for, over any number of steps.
     fn waits_for(&self, file: usize, wish: &Wish) -> BTreeSet<Owner> {
         let mut reached = self.blockers(file, wish);
         loop {
@@ -95,7 +95,7 @@ impl Model {
         }
     }
 
-    /// What a request answers (Ok(true): queued), and who else is granted something.
+    /// The answer to a request (Ok(true): queued), and the others' grants.
     fn request(&mut self, file: usize, wish: &Wish, wait: bool) -> (Result<bool, E>, Vec<(usize, Owner)>) {
         if wish.kind == 0 {
             self.drop_range(file, wish);

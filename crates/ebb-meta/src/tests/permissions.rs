@@ -1,4 +1,4 @@
-//! Who may change what.
+//! Rights to change files and directories.
 
 use ebb_types::{Credentials, ErrorKind as E, InodeId};
 use ebb_wire::pb::meta_op::{self, Op};
@@ -29,7 +29,7 @@ fn entries_need_write_and_search_permission_of_the_directory() {
     assert_eq!(world.unlink(d, "f").unwrap_err(), E::AccessDenied);
     assert_eq!(world.rename((d, "f"), (d, "g")).unwrap_err(), E::AccessDenied);
     assert_eq!(world.link(f, d, "g").unwrap_err(), E::AccessDenied);
-    // Without search permission not even what exists is told.
+    // Without search permission not even the existence of a name is shown.
     world.as_user(alice()).chmod(d, 0o200).unwrap();
     assert_eq!(world.mkfile(d, "f", 0o644), Err(E::AccessDenied));
     assert_eq!(world.unlink(d, "none").unwrap_err(), E::AccessDenied);

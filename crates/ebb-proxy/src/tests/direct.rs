@@ -173,7 +173,7 @@ fn a_report_is_carried_out_once_and_not_when_it_is_late() {
         hand.put(1001, &parts[0], &filled(1, MIB)).await;
         let answer = hand.apply(1002, 1001).await;
         assert!(!answer.expired && answer.failure.is_none(), "{answer:?}");
-        // Somebody writes over it, and the report comes again: under its number, and under another one.
+        // Another client writes over it, and the report comes again: under its number, and under another one.
         sharers[1].0.write(sharers[1].1, 0, filled(2, MIB)).await.unwrap();
         assert_eq!(hand.apply(1002, 1001).await, answer);
         assert!(hand.apply(1003, 1001).await.expired);
@@ -199,7 +199,7 @@ fn bytes_lost_by_a_member_before_they_were_written_come_from_another() {
         let parts = hand.ask(1001, MIB, MIB).await;
         hand.put(1001, &parts[0], &filled(7, MIB)).await;
         cluster.restart_node(0).await;
-        // There are as many nodes as copies: nobody could take its place.
+        // There are as many nodes as copies: no node could be a replacement.
         let answer = hand.apply(1002, 1001).await;
         assert!(!answer.expired && answer.failure.is_none(), "{answer:?}");
         sharers[1].0.fsync(sharers[1].1).await.unwrap();

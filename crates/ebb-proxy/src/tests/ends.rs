@@ -1,4 +1,4 @@
-//! A proxy that ends in good order: its clients lose nothing, and are not told that they may have.
+//! A proxy that ends in good order: its clients lose nothing, and get no error.
 
 use std::time::Duration;
 

@@ -152,7 +152,7 @@ impl Cluster {
         self.start_master().await;
     }
 
-    /// A block server's process is killed and started again: what was in its memory is gone.
+    /// A block server's process is killed and started again: its memory is gone.
     pub async fn restart_node(&self, index: usize) {
         self.nodes[index].kill();
         self.world.sleep(Duration::from_millis(50)).await;

@@ -90,7 +90,7 @@ fn a_request_that_waits_as_its_session_ends_is_refused() {
     });
 }
 
-/// Goes on with a file now and then; two who do so keep it at the proxy.
+/// Uses a file now and then; two such clients keep it at the proxy.
 async fn keep_busy(world: World, sharer: (Client, Handle)) {
     loop {
         read_number(&sharer, 0).await;
@@ -98,8 +98,9 @@ async fn keep_busy(world: World, sharer: (Client, Handle)) {
     }
 }
 
-/// Goal: who has a lock is not written over by who had it before. Method: a client that has the lock is cut off, writes into
-/// the cut link, loses its session, and the network delivers the write after another one has the lock.
+/// Goal: the former holder of a lock does not overwrite the new one's bytes. Method: a client that has the lock is
+/// cut off, writes into the cut link, loses its session, and the network delivers the write after another client has
+/// the lock.
 #[test]
 fn a_session_that_lost_its_locks_overwrites_no_other() {
     for seed in 32..36 {
@@ -144,9 +145,9 @@ async fn lose_locks(cluster: Cluster) {
     assert_eq!((read_number(next, 0).await, read_number(next, 8).await), (1, 3));
 }
 
-/// Goal: a proxy that hears nothing of the master carries nothing out for a session that may be over. Method: it is cut off
-/// from the master after it was told that a session lives; the session ends, which takes until that word is too old; then
-/// comes what the session had sent before.
+/// Goal: a proxy that hears nothing of the master carries nothing out for a session that may be over. Method: it is
+/// cut off from the master after it learned that a session lives. The session ends, which takes until that answer is
+/// too old. Then a request arrives that the session had sent before.
 #[test]
 fn a_session_that_ended_while_the_proxy_was_cut_off_writes_nothing_more() {
     for seed in 140..144 {

@@ -97,7 +97,7 @@ fn a_replica_stops_over_whoever_has_it_and_is_read_at_its_version_until_it_is_ta
     });
 }
 
-/// Goal: what is kept is bounded, and what nobody takes makes room after its time.
+/// Goal: kept replicas are bounded, and unclaimed ones make room after their time.
 #[test]
 fn replicas_that_do_not_fit_are_refused_and_unclaimed_ones_are_forgotten() {
     run(31, |cluster: Cluster| async move {

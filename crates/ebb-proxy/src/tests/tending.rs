@@ -1,4 +1,4 @@
-//! How a proxy begins, and what it looks after while nobody asks.
+//! A proxy's start, and its work while no request comes.
 
 use std::time::Duration;
 
@@ -11,9 +11,10 @@ use super::direct::ByHand;
 use super::harness::{Cluster, run, run_apart};
 use super::{number, take_turns};
 
-/// Goal: a file that cannot be given back holds up no other. Method: a member is frozen before it has synced what was written to
-/// a file, and nobody could take its place; the file becomes quiet. Who has the place for a direct write to another file
-/// does not come back, and who comes after it there waits until it is given up (six seconds), and no longer.
+/// Goal: a file that cannot be given back holds up no other. Method: a member is frozen before it has synced the
+/// writes of a file, and no node could be a replacement; the file becomes quiet. The client with the place for a
+/// direct write to another file does not come back. The next one waits until that place is given up (six seconds),
+/// and no longer.
 #[test]
 fn a_file_that_cannot_be_given_back_holds_up_no_other() {
     run(61, |cluster: Cluster| async move {

@@ -12,7 +12,7 @@ use super::mode::ModeChange;
 use super::owner::OwnerChange;
 use super::read::{HeadArgs, TailArgs};
 
-/// Everywhere, paths are absolute, and `*`, `?` and `[...]` in their last names stand for what is there.
+/// Everywhere, paths are absolute, and `*`, `?` and `[...]` in their last names match existing names.
 #[derive(Debug, Subcommand)]
 pub enum FsCommand {
     /// List directories and files.

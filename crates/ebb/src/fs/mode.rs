@@ -39,7 +39,7 @@ enum Operator {
 struct Rights {
     /// `r`, `w` and `x`, as the bits of others.
     bits: u32,
-    /// `X`: execution of directories, and of files that somebody may execute.
+    /// `X`: execution of directories, and of files that some user may execute.
     execute_if: bool,
     special: bool,
     sticky: bool,

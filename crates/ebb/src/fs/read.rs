@@ -44,7 +44,7 @@ pub struct TailArgs {
     /// Number of bytes, in place of lines.
     #[arg(short = 'c', long, conflicts_with = "lines")]
     pub bytes: Option<ByteSize>,
-    /// Print what is appended, until a signal ends the command.
+    /// Print appended bytes, until a signal ends the command.
     #[arg(short, long)]
     pub follow: bool,
 }

@@ -52,7 +52,7 @@ fn listings_are_sorted_recursive_and_for_people() {
     assert!(ok(&cluster, "ls --help").contains("--human"));
     ok(&cluster, "touch /t/a.csv");
     assert_eq!(lines(&cluster, "ls -t /t")[0], "a.csv");
-    // Patterns stand for what is there; a name with a star stands for itself.
+    // Patterns match existing names; a name with a star can be given literally.
     assert_eq!(lines(&cluster, "ls /t/*.csv"), ["/t/a.csv"]);
     assert_eq!(lines(&cluster, "ls /*/*/c*"), ["/t/d/c.csv"]);
     assert_eq!(lines(&cluster, "ls /t/a.csv"), ["a.csv"]);

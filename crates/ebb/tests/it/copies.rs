@@ -1,4 +1,5 @@
-//! Copies by the command line: a file appears whole or not at all, and one that is there stays unless it is told.
+//! Copies by the command line: a file appears whole or not at all, and an existing file stays unless the user says
+//! otherwise.
 
 use std::fs;
 use std::io::Write;
@@ -71,7 +72,7 @@ fn a_tree_goes_on_past_files_that_it_cannot_copy_and_counts_them() {
     let replaced = cluster.json(&["fs", "put", "-rf", local, "/"]);
     assert_eq!((&replaced["files"], &replaced["links"], &replaced["failed"]), (&json!(4), &json!(1), &json!([])));
     assert_eq!(cluster.ok(&["fs", "cat", "/tree/three"]), "5");
-    // A file where a directory has to go costs what is below, and no more.
+    // A file where a directory has to go costs the files below, and no more.
     cluster.ok(&["fs", "put", tree.join("four").to_str().unwrap(), "/x"]);
     cluster.ok(&["fs", "mkdir", "-p", "/copy/tree"]);
     cluster.ok(&["fs", "cp", "/x", "/copy/tree/a"]);

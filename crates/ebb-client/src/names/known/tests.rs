@@ -118,15 +118,15 @@ fn events_are_remembered_only_while_a_question_is_open() {
 }
 
 proptest! {
-    /// A directory of three names on the master, changed by this client and by others, with answers that arrive in any
-    /// order: what is kept is never wrong.
+    /// A directory of three names on the master, changed by this client and by others, with answers that arrive in
+    /// any order: a kept answer is never wrong.
     #[test]
     fn a_kept_answer_is_true(steps in prop::collection::vec((0u8..5, 0usize..3, any::<bool>(), 0usize..4), 0..80)) {
         let names: [&[u8]; 3] = [b"a", b"b", b"c"];
         let known = Known::default();
         let mut truth: [Option<InodeId>; 3] = [None; 3];
         let mut version = 0;
-        // Answers on their way: what they say, and whether they are about a change.
+        // Answers on their way: their contents, and whether they are about a change.
         let mut flights: Vec<(Asking<'_>, usize, Option<InodeId>, i64, bool)> = Vec::new();
         for (action, name, there, pick) in steps {
             match action {

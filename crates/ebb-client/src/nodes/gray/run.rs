@@ -1,5 +1,5 @@
-//! Carries out what is decided about slow members: times rounds, asks who is slow, tells the master, and has writers do without a
-//! gray member where another node is free.
+//! Carries out the decisions on slow members: times rounds, asks for the verdicts, reports to the master, and has
+//! writers go on without a gray member where another node is free.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,28 +20,28 @@ use crate::write::channel::{Channel, Rhythm};
 const STARVED: Duration = Duration::from_millis(250);
 /// Where nothing is timed, looks are so far apart.
 const IDLE: Duration = Duration::from_secs(5);
-/// Sessions that live no longer are polled for often enough; with longer ones what was timed is told so often.
+/// Sessions of up to this length poll often enough. With longer ones, verdicts are reported at this interval.
 const POLLED_OFTEN: Duration = Duration::from_secs(12);
 const REPORTED_EVERY: Duration = Duration::from_secs(3);
 /// A small question.
 const ASK_DEADLINE: Duration = Duration::from_secs(1);
-/// Members that may be replaced in a second because they are gray, and so many MiB of their copies count as one more.
+/// Members that may be replaced in a second because they are gray. A copy of this many MiB counts as one more.
 const REPLACED_PER_SECOND: f64 = 4.0;
 const WEIGHT_MIB: u64 = 16;
 
-/// What a client knows of slow members, and what it may do about them.
+/// This client's timings of members, and its allowance of replacements.
 #[derive(Debug, Default)]
 pub(crate) struct Gray {
     evidence: Mutex<Evidence>,
     timed: Notify,
     /// Nodes that were said to be gray.
     reported: Mutex<BTreeSet<u64>>,
-    /// What may still be replaced, as of a moment.
+    /// Allowance of replacements, as of a moment.
     left: Mutex<(f64, Moment)>,
 }
 
 impl Gray {
-    /// What a poll says of it.
+    /// Gray nodes for the next poll.
     pub fn to_message(&self) -> (Vec<pb::SlowNode>, Vec<u64>) {
         let evidence = self.evidence.lock();
         let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
@@ -53,7 +53,7 @@ impl Gray {
         (slow.collect(), evidence.well().collect())
     }
 
-    /// Takes a replacement of so many bytes from what is allowed.
+    /// Takes a replacement of `bytes` from the allowance.
     fn spend(&self, bytes: u64, now: Moment) -> bool {
         let mut left = self.left.lock();
         let gained = now.since(left.1).as_secs_f64() * REPLACED_PER_SECOND;
@@ -74,12 +74,12 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// Nobody has answered yet.
+    /// No member has answered yet.
     pub fn new(shared: &Arc<Shared>) -> Arc<Self> {
         Arc::new(Self { shared: shared.clone(), answers: Mutex::default() })
     }
 
-    /// A node has answered what was sent to it then.
+    /// A node has answered a message that was sent at `sent`.
     pub fn add(&self, node: u64, sent: Moment) {
         let took = self.shared.runtime.now().since(sent);
         self.answers.lock().push((node, took));
@@ -94,7 +94,7 @@ impl Drop for Round {
     }
 }
 
-/// Looks at what was timed, until the client disconnects.
+/// Evaluates the timings, until the client disconnects.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let (gray, mut last_report) = (&shared.gray, shared.runtime.now());
     while !shared.closing.load(Ordering::Relaxed) {
@@ -118,7 +118,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         if is_news {
             tracing::debug!(?slow, "members that answer late");
         }
-        // Where sessions are long, polls are too seldom for the master to know what is so now.
+        // Where sessions are long, polls are too rare for the master's view to be current.
         let is_seldom = shared.session.ttl() > POLLED_OFTEN && now.since(last_report) >= REPORTED_EVERY;
         if is_news || is_seldom {
             last_report = now;

@@ -1,4 +1,4 @@
-//! Who is found slow, who is not, and who is well again.
+//! Members that are found slow, members that are not, and members that are well again.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn at(ms: u64) -> Moment {
     Moment::default().after(Duration::from_millis(60_000 + ms))
 }
 
-/// Rounds with members 1, 2 and 3 every so often for some seconds, in which they take so many milliseconds.
+/// Rounds with members 1, 2 and 3 at an interval for some seconds, in which they take these milliseconds.
 fn rounds(evidence: &mut Evidence, from_ms: u64, seconds: u64, every_ms: u64, took: [u64; 3]) -> u64 {
     let end = from_ms + seconds * 1000;
     let mut ms = from_ms;
@@ -87,7 +87,7 @@ fn one_that_stops_now_and_then_is_slow_by_the_mean() {
     assert_eq!(stops(100, 900), Vec::<u64>::new(), "seldom");
 }
 
-/// One writer that waits for each round: the member stops for so long, and works for so long, again and again.
+/// One writer that waits for each round: the member stops and works in turn, for these times.
 fn with_stops(stopped: u64, works: u64, quick: Duration) -> Evidence {
     let mut evidence = Evidence::default();
     let mut now = Duration::from_secs(60);

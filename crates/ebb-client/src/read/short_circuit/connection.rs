@@ -303,7 +303,7 @@ impl Connection {
         let is_good = opened.is_ok();
         let unwanted = waiting.is_none_or(|waiting| waiting.send(opened).is_err());
         if unwanted && is_good {
-            // Whoever asked has gone.
+            // The caller has gone.
             self.send(RequestKind::Close(pb::ShortCircuitClose { slot: reply.slot, grant: reply.grant }));
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Answers of members, and what they change in a channel.
+//! Answers of members, and their effects on a channel.
 
 use ebb_types::{Error, ErrorKind, Result, Version, err};
 use ebb_wire::{convert, pb};
@@ -38,7 +38,7 @@ impl Channel {
     /// Takes the last answer of a [`super::Step::CatchUp`], and the version that it is about.
     pub fn on_caught_up(&mut self, peer: usize, version: Version, result: &Heard) -> Result<()> {
         self.set_idle(peer);
-        // Writes may have gone to the others meanwhile, so what it lacks is looked at again.
+        // Writes may have gone to the others meanwhile, so its missing writes are computed again.
         self.hold = true;
         self.on_member(peer, version, result)
     }
@@ -88,7 +88,7 @@ impl Channel {
 
     fn on_answer(&mut self, index: usize, version: Version, answer: &pb::MemberResult) -> Result<()> {
         let peer = &mut self.peers[index];
-        // Versions of a later epoch are a recovery's or another holder's work: what this holder sent may be gone from
+        // Versions of a later epoch are a recovery's or another holder's work. This holder's writes may be gone from
         // there, so such an answer acknowledges nothing (`SyncIgnoresEpoch` in the protocol model).
         let (received, synced) = (convert::version(answer.received), convert::version(answer.synced));
         let highest = received.max(synced);
@@ -102,7 +102,7 @@ impl Channel {
         }
         let boot = answer.boot_id();
         if boot.is_some_and(|boot| peer.old_boots.contains(&boot)) {
-            // The answer is from a process that is gone. What it synced is on the disk, and what it received is lost.
+            // The answer is from a process that is gone. Its synced writes are on the disk, and its others are lost.
             // If answers of several processes overtook each other, it may be from the present one: catching up finds
             // out.
             peer.synced = peer.synced.max(synced);
@@ -133,7 +133,7 @@ impl Channel {
             && is_of_replica
             && received.max(synced) < had
         {
-            // No memory has what it had synced, so asking again is of no use.
+            // The process that lost its synced writes has them in no memory, so asking again is of no use.
             let node = peer.member.node;
             let error =
                 err!(StaleVersion, "n{node} is at {received} and had synced {had}: its disk has gone back in time");

@@ -125,7 +125,7 @@ impl Channel {
         (first.displaced && second.is_none() && !self.shrunk).then_some(first.member.node)
     }
 
-    /// Ends a repair with the recorded set. Members that stay keep what is known of them. New members have `at`.
+    /// Ends a repair with the recorded set. The state of members that stay is kept. New members have `at`.
     pub fn on_repaired(&mut self, members: &[pb::Member], generation: u64, at: Version, repaired: Repaired) {
         assert!(!members.is_empty(), "the set of {} has no members: nothing could settle", self.id);
         assert!(self.flights == 0, "the set of {} changes while answers of its members are on their way", self.id);

@@ -12,7 +12,7 @@ use crate::write::members::Heard;
 
 const EPOCH: Epoch = Epoch::new(3);
 
-/// A member as the protocol has it: applies in order, loses at a restart what is not synced.
+/// A member as the protocol has it: it applies in order, and loses unsynced writes at a restart.
 #[derive(Clone, Debug)]
 struct Fake {
     boot: u64,
@@ -246,8 +246,8 @@ impl Bench {
         self.start();
     }
 
-    /// The promise: what is settled is on the disk of every member of the set, and that has as many as a write needs,
-    /// and as wanted unless there were no nodes.
+    /// The promise: a settled write is on the disk of every member of the set. The set has as many members as a write
+    /// needs, and as wanted unless there were no nodes.
     fn retire_synced(&mut self) {
         self.channel.take_synced();
         let (settled, count) = (self.channel.settled, self.channel.peers.len());
@@ -393,7 +393,7 @@ fn a_lower_epoch_loses_the_lease() {
 }
 
 impl Bench {
-    /// Writes so many times; nobody asks for a sync.
+    /// Writes `count` times, without a sync.
     fn write(&mut self, count: usize) {
         for _ in 0..count {
             self.channel.push(Content::data(0, vec![bytes::Bytes::from_static(b"abc")]));

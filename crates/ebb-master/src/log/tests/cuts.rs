@@ -52,9 +52,9 @@ fn entries_alone(entries: Vec<Entry>) -> Batch {
     Batch { entries, ..Batch::default() }
 }
 
-/// Goal: whatever sectors of the last batch are on the disk, the log is what was synced before it or that and the whole
-/// batch, and goes on. Method: the power fails while a batch is written, in the middle of a segment and as the first of the
-/// next one; each subset of its sectors is tried.
+/// Goal: whatever sectors of the last batch are on the disk, the log has the synced batches before it, with or
+/// without the whole batch, and goes on. Method: the power fails while a batch is written, in the middle of a segment
+/// and as the first of the next one; each subset of its sectors is tried.
 #[test]
 fn every_subset_of_a_batchs_sectors_leaves_the_batch_or_nothing_of_it() {
     for before in [1, 6] {

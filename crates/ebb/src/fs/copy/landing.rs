@@ -1,6 +1,7 @@
 //! A new file in the file system, which gets its name when it is complete.
 //!
-//! Until then it has no name (O_TMPFILE): nobody sees a part of it, and with the session that wrote it, it is gone.
+//! Until then it has no name (O_TMPFILE): no other program sees a part of it, and it is gone with the session that
+//! wrote it.
 
 use ebb_client::{Access, Client, Handle, NewName, Rename, RenameMode, SetAttr, SetTime, UnnamedFile};
 use ebb_types::{Attr, Credentials, ErrorKind, FileKind, HostName, InodeId, Result, err};
