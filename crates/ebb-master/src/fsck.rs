@@ -2,15 +2,20 @@
 //!
 //! The verdict on one set is pure ([`examine`]). The members are asked in slices of sets, so that memory stays bounded.
 
+pub(crate) mod examine;
+mod scrub;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_meta::Machine;
-use ebb_types::{Error, InodeId, MetablockId, NodeId, Result, VolumeId, bail};
+use ebb_types::{InodeId, MetablockId, NodeId, Result, VolumeId};
 use ebb_wire::pb;
 use pb::command::Command as Op;
 
+pub use self::examine::{Examined, Found, examine};
+use self::scrub::scrub;
 use crate::describe::describe;
 use crate::holdings::Holdings;
 use crate::nodes::{is_damaged, volumes_of};
@@ -25,87 +30,6 @@ const SLICE: usize = 5000;
 const FINDINGS_MAX: usize = 100;
 /// Maximum number of lost files in a reply.
 const LOST_MAX: usize = 1000;
-
-/// State in which a member's replica was found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Found {
-    /// It has the committed version or a higher one.
-    Good,
-    /// Its bytes do not match their checksums, or its volume reports damage.
-    Corrupt,
-    /// It is absent, or below the committed version.
-    Behind,
-    /// Its node does not answer.
-    Unreachable,
-    /// A power plan keeps its node off, so it was not examined.
-    Asleep,
-}
-
-/// One set as recorded and as found.
-#[derive(Clone, Debug)]
-pub struct Examined {
-    /// The recorded set.
-    pub record: pb::Metablock,
-    /// Number of copies that the dataset wants.
-    pub wanted: usize,
-    /// Whether the file has a write lease or is in recovery, so that the record may lag behind.
-    pub unsettled: bool,
-    /// State of each member, in the record's order.
-    pub found: Vec<(pb::Member, Found)>,
-}
-
-/// Adds one set to the counts of the reply. Returns a sentence for each fault.
-pub fn examine(set: &Examined, reply: &mut pb::FsckReply) -> Vec<String> {
-    reply.metablocks += 1;
-    reply.unsettled += u64::from(set.unsettled);
-    // Before the first commit a missing replica is no loss. Damage to a replica that exists counts all the same.
-    let committed = set.record.min_version() != ebb_types::Version::ZERO;
-    let mut findings = Vec::new();
-    let nodes = |wanted: Found| -> BTreeSet<NodeId> {
-        set.found.iter().filter(|(_, found)| *found == wanted).map(|(member, _)| member.node_id()).collect()
-    };
-    let (good, asleep) = (nodes(Found::Good), nodes(Found::Asleep));
-    let there = good.union(&asleep).count();
-    reply.unseen += asleep.len() as u64;
-    let mut say = |text: String| findings.push(format!("m{} (index {}): {text}", set.record.id, set.record.index));
-    for (member, found) in &set.found {
-        let fault = match found {
-            Found::Good | Found::Asleep => continue,
-            Found::Behind | Found::Unreachable if !committed => continue,
-            Found::Corrupt => {
-                reply.corrupt += 1;
-                "is corrupt: its bytes do not match their checksums; a good copy takes its place"
-            }
-            Found::Behind => {
-                "is absent or older than committed (a lost write, or a volume that was emptied); it is copied again"
-            }
-            Found::Unreachable => {
-                "is out of reach: its node does not answer; it is made again elsewhere once the node is dead"
-            }
-        };
-        say(format!("replica on n{} v{} {fault}", member.node, member.volume));
-    }
-    if !committed {
-        return findings;
-    }
-    if there == 0 {
-        reply.missing += 1;
-        say("no replica serves: its bytes cannot be read until one of these nodes comes back; see --repair".to_owned());
-    } else if there < set.wanted {
-        reply.under_replicated += 1;
-        let next = if set.unsettled { "when its writer is done" } else { "as soon as a node has room and time" };
-        say(format!("{there} of {} copies are good; the others are made {next}", set.wanted));
-    }
-    if good.is_empty() && !asleep.is_empty() {
-        reply.asleep += 1;
-        say("every good replica is on a node that the power plan keeps off: it can be read when one is on".to_owned());
-    }
-    if set.record.members.len() > set.wanted {
-        reply.over_replicated += 1;
-        say(format!("{} members, {} copies wanted; the excess is dropped", set.record.members.len(), set.wanted));
-    }
-    findings
-}
 
 /// Answers `Fsck`, and queues the damage that it finds for repair.
 pub(crate) async fn fsck(shared: &Arc<Shared>, call: &pb::Fsck, deadline: Duration) -> Result<pb::FsckReply> {
@@ -286,65 +210,3 @@ fn find_state(
     }
     if work.damaged.contains(&place) { Found::Corrupt } else { Found::Good }
 }
-
-/// Lets every live node read all its replicas. A node that fails is named in the reply. Part of the deadline is left
-/// for the rest of the check.
-async fn scrub(shared: &Arc<Shared>, deadline: Duration, reply: &mut pb::FsckReply) -> Result<()> {
-    let live =
-        shared.with_view(|view| view.nodes().filter(|node| view.soft.registry.is_live(*node)).collect::<Vec<_>>());
-    let calls: Vec<_> = live
-        .into_iter()
-        .map(|node| {
-            let own = Arc::clone(shared);
-            let scrub = async move {
-                let call = pb::Scrub { rate_bytes_per_sec: 0 };
-                let reply = tokio::select! {
-                    biased;
-                    reply = own.ask(node, &call, deadline * 3 / 4) => reply?,
-                    () = death(&own, node) => bail!(Unreachable, "it has been silent for {:?}", own.options.dead_time),
-                };
-                note_scrubbed(&own, node, &reply);
-                Ok::<_, Error>(())
-            };
-            (node, shared.runtime.spawn("scrub", scrub))
-        })
-        .collect();
-    for (node, call) in calls {
-        if let Err(error) = call.join().await? {
-            tracing::warn!(%node, %error, "a node could not be scrubbed");
-            reply.unscrubbed.push(node.raw());
-            if reply.findings.len() < FINDINGS_MAX {
-                reply
-                    .findings
-                    .push(format!("node {node} was not scrubbed ({error}); run it again when the node answers"));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Returns when the node counts as dead. A scrub may take hours, and a frozen node would use up all of them.
-async fn death(shared: &Shared, node: NodeId) {
-    while shared.soft().registry.is_live(node) {
-        shared.runtime.sleep(Duration::from_secs(1)).await;
-    }
-}
-
-/// Queues the damage that a scrub found.
-fn note_scrubbed(shared: &Shared, node: NodeId, reply: &pb::ScrubReply) {
-    let machine = shared.group.machine();
-    let mut soft = shared.soft();
-    for metablock in reply.corrupt.iter().map(|id| MetablockId::new(*id)) {
-        let Some((_, record)) = machine.find_metablock(metablock) else { continue };
-        for member in record.members.iter().filter(|member| member.node_id() == node) {
-            soft.work.on_damage(metablock, VolumeId::new(member.volume));
-        }
-        for extra in record.extra.iter().filter(|extra| extra.node_id() == node) {
-            soft.popular.condemn((metablock, extra.volume_id()));
-        }
-    }
-    shared.state.wake.repair.notify_one();
-}
-
-#[cfg(test)]
-mod tests;
