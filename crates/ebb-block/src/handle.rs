@@ -215,9 +215,13 @@ async fn scrub(node: &Node, message: pb::Scrub) -> Result<pb::ScrubReply> {
     let Ok(_one_at_a_time) = node.scrubbing.try_lock() else {
         bail!(Busy, "{} is being scrubbed already", node.title());
     };
+    let these: Vec<MetablockId> = message.metablocks.into_iter().map(MetablockId::new).collect();
     let mut sum = pb::ScrubReply::default();
     for volume in node.volumes.iter().filter(|volume| volume.poisoned().is_none()) {
-        let outcome = volume.scrub(message.rate_bytes_per_sec).await?;
+        let outcome = match &these[..] {
+            [] => volume.scrub(message.rate_bytes_per_sec).await?,
+            these => volume.scrub_these(these, message.rate_bytes_per_sec).await?,
+        };
         sum.replicas += outcome.replicas;
         sum.bytes += outcome.bytes;
         sum.corrupt.extend(outcome.corrupt.iter().map(|metablock| metablock.raw()));

@@ -57,7 +57,8 @@ pub fn client_options(cluster: &ClusterDir, host: &HostName, role: &str) -> Resu
     // A command that is killed must not make others wait until its session is over.
     let keep_names = role == "mount";
     let pid = std::process::id();
-    Ok(ClientOptions { pid, keep_names, ..ClientOptions::new(cluster.masters()?, host.clone(), role) })
+    let waits = crate::waiting::WAITS.clone();
+    Ok(ClientOptions { pid, keep_names, waits, ..ClientOptions::new(cluster.masters()?, host.clone(), role) })
 }
 
 /// The user that runs this process.

@@ -2,12 +2,14 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use ebb_types::{Result, err};
 
 use crate::directory::ClusterDir;
 use crate::output::Output;
+use crate::units::Span;
 
 /// Options that every command takes, before or after its name.
 #[derive(Clone, Debug, Args)]
@@ -20,7 +22,21 @@ pub struct Globals {
     json: bool,
 }
 
+/// The time limit that every command of `ebb` takes.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct TimeLimit {
+    /// Give up after this time: 10s, 500ms, 2min.
+    #[arg(long, global = true, value_name = "TIME")]
+    timeout: Option<Span>,
+}
+
 impl Globals {
+    /// How to print.
+    #[must_use]
+    pub const fn output(&self) -> Output {
+        Output::new(self.json)
+    }
+
     /// The same options as arguments of another program.
     #[must_use]
     pub fn arguments(&self) -> Vec<OsString> {
@@ -36,15 +52,23 @@ pub struct Context {
     dir: Option<PathBuf>,
     /// How to print.
     pub output: Output,
+    /// Time limit of the command.
+    pub timeout: Option<Duration>,
 }
 
 impl From<Globals> for Context {
     fn from(globals: Globals) -> Self {
-        Self { dir: globals.dir, output: Output::new(globals.json) }
+        Self { dir: globals.dir, output: Output::new(globals.json), timeout: None }
     }
 }
 
 impl Context {
+    /// With a time limit.
+    #[must_use]
+    pub fn with_limit(self, limit: TimeLimit) -> Self {
+        Self { timeout: limit.timeout.map(|span| span.0), ..self }
+    }
+
     /// The cluster's directory as given.
     ///
     /// # Errors

@@ -13,8 +13,9 @@
 //! | [`admin`] | connections and sessions for one command |
 //! | [`programs`] | how each program finds and starts the other |
 //! | [`describe`] | completions and manual pages |
-//! | [`program`] | from `main` to the exit code |
+//! | [`program`], [`verdict`] | from `main` to the exit code; the verdict on an inspected cluster |
 //! | [`signals`] | signals that end a command |
+//! | [`waiting`] | what a command waits for, on stderr; the time limit of a command |
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the command line lives in the real world")]
 
@@ -30,5 +31,7 @@ pub mod program;
 pub mod programs;
 pub mod signals;
 pub mod units;
+pub mod verdict;
+pub mod waiting;
 
 pub use context::{Context, Globals};

@@ -136,8 +136,12 @@ impl Table {
     }
 }
 
-/// So many of something: `1 set`, `2 sets`.
+/// A number with its noun: `1 set`, `2 sets`, `1 copy`, `2 copies`. `noun` is a regular singular.
+#[must_use]
 pub fn counted(count: u64, noun: &str) -> String {
+    if let (Some(stem), true) = (noun.strip_suffix('y'), count != 1) {
+        return format!("{count} {stem}ies");
+    }
     let ending = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{ending}")
 }
@@ -164,6 +168,12 @@ mod tests {
         table.row(vec!["a".into(), "10".into()]);
         table.row(vec!["long name".into(), "2000".into()]);
         assert_eq!(table.lines(), ["NAME       BYTES", "a             10", "long name   2000"]);
+    }
+
+    #[test]
+    fn numbers_have_their_nouns() {
+        assert_eq!([1, 0, 3].map(|count| counted(count, "copy")), ["1 copy", "0 copies", "3 copies"]);
+        assert_eq!(counted(2, "metablock"), "2 metablocks");
     }
 
     #[test]

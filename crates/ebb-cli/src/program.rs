@@ -3,8 +3,12 @@
 use std::future::Future;
 use std::process::ExitCode;
 
-use ebb_types::{ErrorKind, Result};
+use ebb_types::{Error, ErrorKind, Result};
+use serde_json::json;
 use tracing_subscriber::fmt::time::FormatTime;
+
+use crate::output::Output;
+use crate::verdict::Verdict;
 
 /// Exit code: done, and good.
 pub const GOOD: u8 = 0;
@@ -23,8 +27,9 @@ pub fn start_logging(default: &str, timer: impl FormatTime + Send + Sync + 'stat
     log.with_timer(timer).init();
 }
 
-/// Runs a command to its exit code. The command returns false if it ran and the inspected object is not healthy.
-pub fn run(name: &str, command: impl Future<Output = Result<bool>>) -> ExitCode {
+/// Runs a command to its exit code. The command returns its verdict on the inspected object. An error goes to stderr,
+/// as a sentence or, with `output` for programs, as a JSON object with its kind.
+pub fn run<V: Into<Verdict>>(name: &str, output: Output, command: impl Future<Output = Result<V>>) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -33,16 +38,24 @@ pub fn run(name: &str, command: impl Future<Output = Result<bool>>) -> ExitCode 
         }
     };
     let code = match runtime.block_on(command) {
-        Ok(true) => GOOD,
-        Ok(false) => UNHEALTHY,
+        Ok(verdict) => verdict.into().code(),
         Err(error) => {
-            eprintln!("{name}: {error}");
-            exit_code(error.kind())
+            let code = exit_code(error.kind());
+            match output.json() {
+                true => eprintln!("{}", error_json(&error, code)),
+                false => eprintln!("{name}: {error}"),
+            }
+            code
         }
     };
     // Blocking reads of a terminal or a slow disk must not hold the exit up.
     runtime.shutdown_background();
     ExitCode::from(code)
+}
+
+/// `{"error": {"kind": "NotFound", "message": "...", "exit_code": 1}}`.
+fn error_json(error: &Error, code: u8) -> serde_json::Value {
+    json!({ "error": { "kind": format!("{:?}", error.kind()), "message": error.to_string(), "exit_code": code } })
 }
 
 const fn exit_code(kind: ErrorKind) -> u8 {

@@ -36,7 +36,7 @@ pub struct Client {
 impl Client {
     /// Opens a session and starts its background tasks.
     pub async fn connect(runtime: Runtime, connector: Connector, options: ClientOptions) -> Result<Self> {
-        let masters = Masters::new(runtime.clone(), connector.clone(), options.masters.clone())?;
+        let masters = Masters::new(runtime.clone(), connector.clone(), options.masters.clone(), options.waits.clone())?;
         let session = Session::new(runtime.clone(), masters, options.operation_deadline);
         let shared = Arc::new(Shared::new(runtime.clone(), connector, options, session));
         shared.open_session().await?;

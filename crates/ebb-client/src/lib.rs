@@ -53,6 +53,7 @@ mod shared_file;
 #[cfg(test)]
 mod tests;
 mod types;
+mod waits;
 mod write;
 
 pub use client::Client;
@@ -65,3 +66,4 @@ pub use types::{
     IfLocked, Location, Lock, LockKind, LockSort, NewFile, NewName, Privileges, Rename, RenameMode, Seek, SetAttr,
     SetTime, StatFs, UnnamedFile, WriteAt, XattrMode,
 };
+pub use waits::{Wait, Waits};

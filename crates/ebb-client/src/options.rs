@@ -5,6 +5,8 @@ use std::time::Duration;
 use ebb_types::deadlines::OPERATION_DEADLINE;
 use ebb_types::{HostName, Prefetch};
 
+use crate::waits::Waits;
+
 /// The least that is fetched for a read that is not part of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Unit {
@@ -43,6 +45,8 @@ pub struct ClientOptions {
     pub short_circuit: bool,
     /// Writes to shared files from so many bytes on go to the members directly, and only word of them to the proxy.
     pub direct_bytes_min: u64,
+    /// Where the client shows its waits. A caller that keeps a clone can read them even while the client connects.
+    pub waits: Waits,
     /// Process id, for people who look at sessions; 0 where it says nothing (a virtual world must not depend on it).
     pub pid: u32,
 }
@@ -64,6 +68,7 @@ impl ClientOptions {
             keep_names: true,
             short_circuit: true,
             direct_bytes_min: 256 << 10,
+            waits: Waits::default(),
             pid: 0,
         }
     }

@@ -142,16 +142,28 @@ impl Shared {
     /// Waits until a node serves. `Unavailable` if no plan wakes it.
     pub async fn awake(&self, node: u64) -> Result<()> {
         let mut wakes = 0;
+        let waiting = self.enter_wait("a node that sleeps");
         while wakes < WAKES_MAX {
             if self.wakes_in(node) == Some(Duration::ZERO) {
                 return Ok(());
             }
+            waiting.set(self.sleep_reason(&[node]));
             match self.next_meeting(std::iter::once(node)) {
                 Meeting::In(wait) => wakes += self.wait_for_wake(wait).await,
                 Meeting::Never | Meeting::Off => break,
             }
         }
         Err(err!(Unavailable, "n{node} is switched off by the power plan v{}", self.plan_version()))
+    }
+
+    /// The wait for the first of these nodes that wakes, in words.
+    fn sleep_reason(&self, nodes: &[u64]) -> String {
+        let names: Vec<String> = nodes.iter().map(|node| format!("n{node}")).collect();
+        let (names, version) = (names.join(" or "), self.plan_version());
+        match nodes.iter().filter_map(|node| self.wakes_in(*node)).min() {
+            Some(wake) => format!("{names} to wake in {:.1} s by power plan v{version}", wake.as_secs_f64()),
+            None => format!("{names}: power plan v{version} keeps them off"),
+        }
     }
 
     /// Waits for a node that wakes in `wait`, or for a part of that. Returns the number of wakes, 0 or 1.
@@ -164,13 +176,15 @@ impl Shared {
     /// waits for the first that wakes while this client does, or says that none ever will. `Unavailable` if no plan wakes
     /// any.
     pub async fn way_to(&self, rule: ReadRule, record: &pb::Metablock) -> Result<Way> {
-        let mut wakes = 0;
+        let (mut wakes, mut waiting) = (0, None);
         while wakes < WAKES_MAX {
             let places = order(self, rule, record);
             if !places.is_empty() || record.members.is_empty() {
                 return Ok(Way::Direct(places));
             }
             let nodes = record.members.iter().map(|member| member.node);
+            let reason = self.sleep_reason(&nodes.clone().collect::<Vec<_>>());
+            waiting.get_or_insert_with(|| self.enter_wait("nodes that sleep")).set(reason);
             match self.next_meeting(nodes) {
                 Meeting::In(wait) => wakes += self.wait_for_wake(wait).await,
                 Meeting::Never => return Ok(Way::Relay),

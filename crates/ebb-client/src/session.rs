@@ -206,7 +206,7 @@ impl Session {
         self.wait_until("waiting for a new session after the old one expired", newer).await
     }
 
-    async fn wait_until(&self, purpose: &str, done: impl Fn() -> bool) -> Result<()> {
+    async fn wait_until(&self, purpose: &'static str, done: impl Fn() -> bool) -> Result<()> {
         let waiting = async {
             loop {
                 let changed = self.changed.notified();
@@ -218,6 +218,8 @@ impl Session {
                 changed.await;
             }
         };
+        let reason = purpose.strip_prefix("waiting for ").unwrap_or(purpose);
+        let _entry = self.masters.waits().enter(self.runtime.now(), reason);
         self.runtime.timeout(self.deadline(), purpose, waiting).await
     }
 

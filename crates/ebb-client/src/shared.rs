@@ -36,6 +36,7 @@ use crate::session::poll::MasterBoot;
 use crate::shared_file::proxied::IN_FLIGHT_MAX;
 use crate::shared_file::sharing::Requests;
 use crate::types::{CacheGuard, CacheListener};
+use crate::waits::Waiting;
 use crate::write::budget::Budget;
 use crate::write::committer::Queue;
 
@@ -93,6 +94,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Shows that an operation waits from now on.
+    pub fn enter_wait(&self, reason: impl Into<std::borrow::Cow<'static, str>>) -> Waiting {
+        self.options.waits.enter(self.runtime.now(), reason)
+    }
+
     /// The parts, put together.
     pub fn new(runtime: Runtime, connector: Connector, options: ClientOptions, session: Session) -> Self {
         let served = Served::new(runtime.random_u64());

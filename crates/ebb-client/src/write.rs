@@ -164,6 +164,7 @@ impl Shared {
             Ok(())
         };
         let purpose = "waiting for room among unsynced bytes: members do not take writes";
+        let _entry = self.enter_wait("room among unsynced bytes: members do not take writes");
         self.runtime.timeout(self.session.deadline(), purpose, taking).await
     }
 

@@ -17,6 +17,7 @@ use crate::fsck::obstacles;
 use crate::handoff;
 use crate::nodes::volumes_of;
 use crate::placement::{Need, place, place_late, place_roomy};
+use crate::reach;
 use crate::registry::Sleep;
 use crate::shared::Shared;
 use crate::shortage::{Tally, explain};
@@ -41,6 +42,7 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
         (work.unsettled_sets(is_written), (work.copies.len() + work.recovering.len()) as u64, work.copied)
     };
     let shortages = shortages(shared).to_messages();
+    let (out_of_reach, without_good_copy) = (reach::out_of_reach(shared), reach::without_good_copy(shared));
     // The disk is asked only here, when no lock is held.
     let disk = disk(shared).await;
     pb::ClusterStatusReply {
@@ -67,6 +69,9 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
         refused: shared.standing.check().is_err(),
         standing: shared.standing.sentence(),
         deletions_held,
+        out_of_reach_by_plan: out_of_reach.by_plan,
+        out_of_reach_by_failure: out_of_reach.by_failure,
+        without_good_copy,
     }
 }
 

@@ -34,32 +34,50 @@ const LOST_MAX: usize = 1000;
 /// Answers `Fsck`, and queues the damage that it finds for repair.
 pub(crate) async fn fsck(shared: &Arc<Shared>, call: &pb::Fsck, deadline: Duration) -> Result<pb::FsckReply> {
     let mut reply = pb::FsckReply::default();
-    if call.scrub {
-        scrub(shared, deadline, &mut reply).await?;
-    }
     let machine = {
         let machine = shared.group.machine();
-        debug_assert!(shared.soft().holdings == Holdings::of(&machine), "what lies where is counted as it changes");
+        debug_assert!(
+            shared.soft().holdings == Holdings::of(&machine),
+            "bytes on each volume are counted as they change"
+        );
         machine.clone()
     };
+    let scope = (call.inode != 0).then(|| machine.below(InodeId::new(call.inode)));
+    let metablocks: Vec<MetablockId> = scope.as_ref().map_or_else(|| all(&machine), |files| of_files(&machine, files));
+    if call.scrub {
+        let only = scope.is_some().then_some(&metablocks[..]);
+        scrub(shared, only, deadline, &mut reply).await?;
+    }
+    let (mut short, mut found) = (Tally::default(), Vec::new());
+    for slice in metablocks.chunks(SLICE) {
+        let mut findings = examine_slice(shared, &machine, slice, &mut reply, &mut short).await;
+        findings.truncate(FINDINGS_MAX.saturating_sub(reply.findings.len() + found.len()));
+        found.append(&mut findings);
+    }
+    reply.shortages = short.to_messages();
+    name_files(&machine, found, &mut reply);
+    if scope.is_none() {
+        count_strays(shared, &machine, &mut reply);
+        release_deletions(shared, &mut reply).await?;
+    }
+    Ok(reply)
+}
+
+/// All metablocks.
+fn all(machine: &Machine) -> Vec<MetablockId> {
     let mut metablocks = BTreeSet::new();
-    for node in nodes(&machine) {
-        for volume in volumes_of(&machine, NodeId::new(node.id)) {
+    for node in nodes(machine) {
+        for volume in volumes_of(machine, NodeId::new(node.id)) {
             metablocks.extend(machine.on_volume(volume));
         }
     }
-    let metablocks: Vec<MetablockId> = metablocks.into_iter().collect();
-    let mut short = Tally::default();
-    for slice in metablocks.chunks(SLICE) {
-        let mut findings = examine_slice(shared, &machine, slice, &mut reply, &mut short).await;
-        findings.truncate(FINDINGS_MAX.saturating_sub(reply.findings.len()));
-        reply.findings.append(&mut findings);
-    }
-    reply.shortages = short.to_messages();
-    name_lost(&machine, &mut reply);
-    count_strays(shared, &machine, &mut reply);
-    release_deletions(shared, &mut reply).await?;
-    Ok(reply)
+    metablocks.into_iter().collect()
+}
+
+/// The metablocks of these files. Directories have none.
+fn of_files(machine: &Machine, files: &BTreeSet<InodeId>) -> Vec<MetablockId> {
+    let records = files.iter().flat_map(|inode| machine.metablocks(*inode).unwrap_or_default());
+    records.map(|record| record.metablock_id()).collect()
 }
 
 /// Resumes deletions that were held since a loss was accepted. Unmapped replicas are no longer needed once every
@@ -68,7 +86,8 @@ async fn release_deletions(shared: &Shared, reply: &mut pb::FsckReply) -> Result
     if !shared.group.machine().deletions_held() {
         return Ok(());
     }
-    if reply.missing == 0 {
+    let unreadable = reply.missing + reply.unreachable + reply.damaged;
+    if unreadable == 0 {
         shared.group.propose(Op::ReleaseDeletions(pb::Empty {})).await?;
         tracing::info!(
             "every metablock has a replica that serves: deletions, held since a loss was accepted, are resumed"
@@ -78,7 +97,7 @@ async fn release_deletions(shared: &Shared, reply: &mut pb::FsckReply) -> Result
     let held = format!(
         "a loss was accepted, and no replica is deleted as long as {} metablocks have none that serves: one that no set \
          names may have their bytes",
-        reply.missing
+        unreadable
     );
     reply.findings.insert(0, held);
     Ok(())
@@ -94,15 +113,29 @@ fn note_lost(reply: &mut pb::FsckReply, attr: &pb::Attr, index: u64) {
     }
 }
 
-/// Adds the paths of the lost files.
-fn name_lost(machine: &Machine, reply: &mut pb::FsckReply) {
-    if reply.lost.is_empty() {
+/// A sentence about one metablock of a file.
+struct Finding {
+    inode: InodeId,
+    /// First byte of the metablock, and the end of its bytes in the file.
+    bytes: std::ops::Range<u64>,
+    text: String,
+}
+
+/// Adds the paths of all files that the reply is about. One walk over the names finds them.
+fn name_files(machine: &Machine, found: Vec<Finding>, reply: &mut pb::FsckReply) {
+    let lost = reply.lost.iter().map(|file| InodeId::new(file.inode));
+    let files: BTreeSet<InodeId> = lost.chain(found.iter().map(|finding| finding.inode)).collect();
+    if files.is_empty() {
         return;
     }
-    let mut paths = machine.paths_of(&reply.lost.iter().map(|file| InodeId::new(file.inode)).collect());
+    let paths = machine.paths_of(&files);
     for file in &mut reply.lost {
-        file.path = paths.remove(&InodeId::new(file.inode)).unwrap_or_default();
+        file.path = paths.get(&InodeId::new(file.inode)).cloned().unwrap_or_default();
     }
+    reply.findings.extend(found.into_iter().map(|Finding { inode, bytes, text }| {
+        let path = paths.get(&inode).map_or("a removed file that is still open", String::as_str);
+        format!("{path}, bytes {} to {}: {text}", bytes.start, bytes.end)
+    }));
 }
 
 /// Counts replicas without a record, on volumes of live nodes.
@@ -130,7 +163,7 @@ async fn examine_slice(
     slice: &[MetablockId],
     reply: &mut pb::FsckReply,
     short: &mut Tally,
-) -> Vec<String> {
+) -> Vec<Finding> {
     let records: Vec<(InodeId, pb::Metablock)> =
         slice.iter().filter_map(|metablock| machine.find_metablock(*metablock)).collect();
     let all =
@@ -163,12 +196,16 @@ async fn examine_slice(
             found: found.collect(),
             record,
         };
-        let (missing, under_replicated) = (reply.missing, reply.under_replicated);
-        findings.extend(examine(&set, reply));
+        let unreadable = |reply: &pb::FsckReply| reply.missing + reply.unreachable + reply.damaged;
+        let (before, under_replicated) = (unreadable(reply), reply.under_replicated);
+        let start = set.record.index * attr.metablock_size;
+        let bytes = start..(start + attr.metablock_size).min(attr.size.max(start));
+        let finding = |text| Finding { inode, bytes: bytes.clone(), text };
+        findings.extend(examine(&set, reply).into_iter().map(finding));
         if reply.under_replicated > under_replicated {
             short.add(explain_found(&set, &obstacles(shared, inode)));
         }
-        if reply.missing > missing {
+        if unreadable(reply) > before {
             note_lost(reply, &attr, set.record.index);
         }
     }

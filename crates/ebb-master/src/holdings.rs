@@ -40,6 +40,11 @@ impl Holdings {
         self.add(dataset, new);
     }
 
+    /// All sets of nodes, with their numbers of metablocks.
+    pub fn sets(&self) -> impl Iterator<Item = (&[u64], u64)> {
+        self.sets.iter().map(|(nodes, count)| (&nodes[..], *count))
+    }
+
     /// Whether the dataset has a metablock.
     pub fn is_filled(&self, dataset: DatasetId) -> bool {
         self.filled.contains_key(&dataset)

@@ -75,6 +75,7 @@ mod placement;
 mod poll;
 pub mod popular;
 mod power;
+mod reach;
 pub mod recovery;
 pub mod registry;
 pub mod reserve;

@@ -21,6 +21,17 @@ impl Machine {
         self.entries.iter().map(|(key, entry)| Named { parent: key.parent, name: &key.name, inode: entry.inode })
     }
 
+    /// The inode, and with a directory all inodes below it.
+    #[must_use]
+    pub fn below(&self, root: InodeId) -> BTreeSet<InodeId> {
+        let (mut found, mut open) = (BTreeSet::from([root]), vec![root]);
+        while let Some(directory) = open.pop() {
+            let new = self.entries.after(directory, 0).map(|(_, _, inode)| inode).filter(|inode| found.insert(*inode));
+            open.extend(new);
+        }
+        found
+    }
+
     /// The path of a name. It walks the entries of each directory above it.
     #[must_use]
     pub fn path(&self, named: Named<'_>) -> String {

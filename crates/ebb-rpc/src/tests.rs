@@ -184,7 +184,7 @@ pub async fn small_call(channel: &Channel, deadline: Duration) -> Result<pb::Cou
 }
 
 pub async fn slow_call(channel: &Channel, millis: u64, deadline: Duration) -> Result<pb::ScrubReply> {
-    channel.call(&pb::Scrub { rate_bytes_per_sec: millis }, deadline).await
+    channel.call(&pb::Scrub { rate_bytes_per_sec: millis, ..Default::default() }, deadline).await
 }
 
 /// Waits until `condition` holds; a test that waits in vain fails with `event`.

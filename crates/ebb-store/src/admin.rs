@@ -12,6 +12,7 @@ use crate::plan::{Change, OldChunks, Way};
 use crate::read::read_verified;
 use crate::record::{Content, Head, Record};
 use crate::replica::Replica;
+use crate::scrub::check_name_in;
 use crate::tombstones::FREED;
 use crate::volume::{Shared, Volume};
 use crate::write::{known_after, receive};
@@ -153,11 +154,12 @@ impl Volume {
         rest.filter_map(|(_, replica)| summary(replica)).take(limit).collect()
     }
 
-    /// Summary and place of a replica. `None` if this volume does not have it.
+    /// Summary and place of a replica, with a look whether its file is there. `None` if this volume does not have it.
     pub async fn describe(&self, metablock: MetablockId) -> Result<Option<Description>> {
         let shared = &*self.shared;
         let Some(replica) = shared.get(metablock) else { return Ok(None) };
         let _content = replica.content.read().await;
+        check_name_in(shared, &replica).await?;
         let Some(summary) = summary(&replica) else { return Ok(None) };
         let made = replica.live.lock().file_made;
         let allocated_bytes = match made {

@@ -32,14 +32,19 @@ impl Volume {
     /// As [`Volume::scrub`], but from the replica `first` on, and then from the start up to it. If each round begins
     /// elsewhere, unfinished rounds still reach every replica.
     pub async fn scrub_from(&self, first: MetablockId, rate_bytes_per_sec: u64) -> Result<ScrubOutcome> {
+        let ids: Vec<MetablockId> = {
+            let replicas = self.shared.replicas.read();
+            replicas.range(first..).chain(replicas.range(..first)).map(|(id, _)| *id).collect()
+        };
+        self.scrub_these(&ids, rate_bytes_per_sec).await
+    }
+
+    /// As [`Volume::scrub`], but only these replicas. Ids without a replica here are passed over.
+    pub async fn scrub_these(&self, ids: &[MetablockId], rate_bytes_per_sec: u64) -> Result<ScrubOutcome> {
         let shared = &*self.shared;
         let started = shared.runtime.now();
         let mut outcome = ScrubOutcome::default();
-        let ids: Vec<MetablockId> = {
-            let replicas = shared.replicas.read();
-            replicas.range(first..).chain(replicas.range(..first)).map(|(id, _)| *id).collect()
-        };
-        for metablock in ids {
+        for metablock in ids.iter().copied() {
             shared.check_open()?;
             let Some(replica) = shared.get(metablock).filter(|replica| replica.live.lock().exists()) else { continue };
             outcome.replicas += 1;
@@ -73,9 +78,14 @@ fn next_step(replica: &Replica, at: usize) -> Option<usize> {
     (steady && at < end).then_some(end)
 }
 
-/// Checks the file's name: an open file can have lost it.
 async fn check_name(shared: &Shared, replica: &Replica) -> Result<()> {
     let _content = replica.content.read().await;
+    check_name_in(shared, replica).await
+}
+
+/// Marks the replica as damaged if its file has lost its name, which an open file does not show. The caller holds the
+/// replica's content.
+pub(crate) async fn check_name_in(shared: &Shared, replica: &Replica) -> Result<()> {
     let made = replica.live.lock().file_made;
     if made && !shared.disk.exists(&replica_path(&shared.root, replica.id)).await? {
         shared.mark_damaged(replica, "its file is missing".into());

@@ -4,9 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use ebb_cli::context::TimeLimit;
 use ebb_cli::describe::{self, DescribeCommand};
-use ebb_cli::{Context, Globals, programs};
-use ebb_types::Result;
+use ebb_cli::output::Output;
+use ebb_cli::verdict::{EXIT_CODES, Verdict};
+use ebb_cli::{Context, Globals, programs, waiting};
+use ebb_types::{Result, err};
 
 use crate::cluster::{down, status, up};
 use crate::{dataset, fs, fsck, job, node, power, role};
@@ -20,6 +23,8 @@ const LAB: &str = "ebb-lab";
 pub struct Cli {
     #[command(flatten)]
     globals: Globals,
+    #[command(flatten)]
+    limit: TimeLimit,
     #[command(subcommand)]
     command: Command,
 }
@@ -53,6 +58,7 @@ enum Command {
     #[command(subcommand)]
     Node(node::NodeCommand),
     /// Compare the master's map with the replicas on the nodes.
+    #[command(after_help = EXIT_CODES)]
     Fsck(fsck::FsckArgs),
     /// Run jobs on the hosts that hold the data.
     #[command(subcommand)]
@@ -99,7 +105,8 @@ enum ClusterCommand {
     /// The command returns when the cluster serves. If a part of the cluster runs, only the missing processes are
     /// started. The options for dead time, session time, proxies and repair then have no effect.
     Up(UpArgs),
-    /// Show processes, missing copies, slow nodes, and data that wait for sleeping nodes.
+    /// Show processes, missing copies, data out of reach, slow nodes, and data that wait for sleeping nodes.
+    #[command(after_help = EXIT_CODES)]
     Status,
     /// Stop all processes and all mounts of the cluster.
     Down,
@@ -150,10 +157,16 @@ impl Cli {
         }
     }
 
-    /// Runs the command; false: done, and the inspected object is not healthy.
-    pub async fn run(self) -> Result<bool> {
+    /// How to print.
+    pub const fn output(&self) -> Output {
+        self.globals.output()
+    }
+
+    /// Runs the command. Returns its verdict on the inspected object.
+    pub async fn run(self) -> Result<Verdict> {
         let globals = self.globals.arguments();
-        let context = Context::from(self.globals);
+        let context = Context::from(self.globals).with_limit(self.limit);
+        let verdict = |()| Verdict::Good;
         match self.command {
             Command::Cluster(ClusterCommand::Up(args)) => {
                 let options = up::UpOptions {
@@ -167,29 +180,36 @@ impl Cli {
                     proxies: args.proxies,
                     repair_mb_per_s: args.repair_mb_per_s,
                 };
-                up::up(&context.dir()?, &options, &context.output).await.map(|()| true)
+                waiting::limit(&context, up::up(&context.dir()?, &options, &context.output)).await.map(verdict)
             }
-            Command::Cluster(ClusterCommand::Status) => status::status(&context.dir()?, &context.output).await,
-            Command::Cluster(ClusterCommand::Down) => down::down(&context.dir()?, &context.output).map(|()| true),
-            Command::Mount(args) => role::mount::run(&context, args).await.map(|()| true),
-            Command::Umount { mountpoint } => role::mount::unmount(&mountpoint).map(|()| true),
-            Command::Fs(command) => fs::run(&context, command).await,
-            Command::Dataset(command) => dataset::run(&context, command).await.map(|()| true),
-            Command::Power(command) => power::run(&context, command).await.map(|()| true),
-            Command::Node(command) => node::run(&context, command).await,
-            Command::Fsck(args) => fsck::run(&context, args).await,
-            Command::Job(command) => job::run(&context, command).await,
+            Command::Cluster(ClusterCommand::Status) => {
+                waiting::limit(&context, status::status(&context.dir()?, &context.output)).await
+            }
+            Command::Cluster(ClusterCommand::Down) => {
+                let (dir, output) = (context.dir()?, context.output);
+                waiting::limit(&context, blocking(move || down::down(&dir, &output))).await.map(verdict)
+            }
+            Command::Umount { mountpoint } => {
+                waiting::limit(&context, blocking(move || role::mount::unmount(&mountpoint))).await.map(verdict)
+            }
+            Command::Fs(command) => waiting::run(&context, fs::run(&context, command)).await.map(Verdict::from),
+            Command::Dataset(command) => waiting::run(&context, dataset::run(&context, command)).await.map(verdict),
+            Command::Power(command) => waiting::run(&context, power::run(&context, command)).await.map(verdict),
+            Command::Node(command) => waiting::run(&context, node::run(&context, command)).await.map(Verdict::from),
+            Command::Fsck(args) => waiting::run(&context, fsck::run(&context, args)).await,
+            Command::Job(command) => waiting::run(&context, job::run(&context, command)).await.map(Verdict::from),
             Command::Lab(more) => Err(programs::hand_over(LAB, &[globals, more.arguments].concat())),
             Command::Plan(more) => {
                 Err(programs::hand_over(LAB, &[globals, vec!["plan".into()], more.arguments].concat()))
             }
-            Command::Describe(command) => describe::run(Self::command(), command).map(|()| true),
-            Command::Master(args) => role::master::run(&context, args).await.map(|()| true),
-            Command::Block(args) => role::block::run(&context, args).await.map(|()| true),
-            Command::Proxy(args) => role::proxy::run(&context, args).await.map(|()| true),
-            Command::Worker(args) => role::worker::run(&context, args).await.map(|()| true),
-            Command::PowerManager(args) => role::power_manager::run(&context, args).await.map(|()| true),
-            Command::PowerClient(args) => role::power_client::run(&context, args).await.map(|()| true),
+            Command::Describe(command) => describe::run(Self::command(), command).map(verdict),
+            Command::Mount(args) => role::mount::run(&context, args).await.map(verdict),
+            Command::Master(args) => role::master::run(&context, args).await.map(verdict),
+            Command::Block(args) => role::block::run(&context, args).await.map(verdict),
+            Command::Proxy(args) => role::proxy::run(&context, args).await.map(verdict),
+            Command::Worker(args) => role::worker::run(&context, args).await.map(verdict),
+            Command::PowerManager(args) => role::power_manager::run(&context, args).await.map(verdict),
+            Command::PowerClient(args) => role::power_client::run(&context, args).await.map(verdict),
         }
     }
 
@@ -207,6 +227,12 @@ impl Cli {
             _ => "error",
         }
     }
+}
+
+/// Runs work that blocks its thread, so that a time limit can end the command meanwhile.
+async fn blocking(work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| err!(Internal, "a task of the command failed: {error}"))?
 }
 
 #[cfg(test)]

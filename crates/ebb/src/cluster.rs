@@ -12,4 +12,5 @@ pub mod health;
 mod progress;
 pub mod start;
 pub mod status;
+pub mod unreadable;
 pub mod up;

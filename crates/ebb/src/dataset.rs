@@ -238,7 +238,11 @@ fn check_chain(args: &CreateArgs, nodes: usize) -> Result<()> {
     let name = value_name(args.layout);
     if has_primaries && args.primaries.is_none() {
         let most = (nodes / args.replicas as usize).max(1);
-        bail!(Invalid, "--layout {name} needs --primaries: 1 to {most} on {nodes} nodes with {} copies", args.replicas);
+        bail!(
+            Invalid,
+            "--layout {name} needs --primaries: 1 to {most} on {nodes} nodes with {}",
+            counted(args.replicas.into(), "copy")
+        );
     }
     if args.layout == LayoutArg::Geared && args.gear_size.is_none() {
         bail!(Invalid, "--layout geared needs --gear-size: a divisor of --primaries and of the nodes behind them");

@@ -3,6 +3,10 @@
 use std::time::Duration;
 
 use clap::Args;
+use ebb_cli::directory::ClusterDir;
+use ebb_cli::output::counted;
+use ebb_cli::path::EbbPath;
+use ebb_cli::verdict::Verdict;
 use ebb_cli::{Context, admin};
 use ebb_power::PowerPlan;
 use ebb_rpc::Channel;
@@ -12,6 +16,7 @@ use serde_json::json;
 
 use crate::cluster::health::troubles;
 use crate::cluster::status;
+use crate::cluster::unreadable::Unreadable;
 
 /// A scrub reads every byte of every volume.
 const SCRUB_TIMEOUT: Duration = Duration::from_secs(6 * 3600);
@@ -24,10 +29,12 @@ const FINDINGS_SHOWN: usize = 20;
 
 #[derive(Debug, Args)]
 pub struct FsckArgs {
+    /// Check only this file, or the files below this directory.
+    path: Option<EbbPath>,
     /// Also read every replica and compare it with its checksums.
     #[arg(long)]
     scrub: bool,
-    /// List the files with metablocks that no replica serves, and ask for each file whether to remove it. All other
+    /// List the files with bytes that cannot be read because of missing or damaged replicas or dead nodes, and ask for each file whether to remove it. All other
     /// damage is repaired automatically.
     #[arg(long)]
     repair: bool,
@@ -36,25 +43,36 @@ pub struct FsckArgs {
     yes: bool,
 }
 
-/// Compares; false: not healthy.
-pub async fn run(context: &Context, args: FsckArgs) -> Result<bool> {
-    let master = admin::master(&context.cluster()?)?;
+/// Compares the recorded sets with the replicas on the nodes.
+pub async fn run(context: &Context, args: FsckArgs) -> Result<Verdict> {
+    let cluster = context.cluster()?;
+    let master = admin::master(&cluster)?;
+    let inode = match &args.path {
+        None => 0,
+        Some(path) => inode_of(&cluster, path).await?,
+    };
     let deadline = if args.scrub { SCRUB_TIMEOUT } else { patience(&master).await? };
-    let reply = master.call(&pb::Fsck { scrub: args.scrub }, deadline).await?;
-    let troubles = troubles(&status::ask(&context.cluster()?).await?);
+    let reply = master.call(&pb::Fsck { scrub: args.scrub, inode }, deadline).await?;
+    let troubles = match args.path {
+        None => troubles(&status::ask(&cluster).await?),
+        Some(_) => Vec::new(),
+    };
+    let unreadable = Unreadable::of_fsck(&reply);
     let healthy = troubles.is_empty()
-        && reply.missing == 0
         && reply.under_replicated == 0
         && reply.over_replicated == 0
         && reply.corrupt == 0
         && reply.orphaned == 0
         && reply.unscrubbed.is_empty();
+    let verdict = unreadable.verdict(healthy);
     if context.output.json() {
         context.output.print_json(&json!({
-            "healthy": healthy, "metablocks": reply.metablocks, "missing": reply.missing,
+            "healthy": verdict == Verdict::Good, "verdict": verdict.word(), "metablocks": reply.metablocks,
+            "missing": reply.missing, "damaged": reply.damaged, "out_of_reach_by_failure": reply.unreachable,
+            "out_of_reach_by_plan": reply.asleep,
             "under_replicated": reply.under_replicated, "over_replicated": reply.over_replicated,
             "corrupt": reply.corrupt, "orphaned": reply.orphaned, "unsettled": reply.unsettled,
-            "unscrubbed": reply.unscrubbed, "asleep": reply.asleep, "unseen": reply.unseen,
+            "unscrubbed": reply.unscrubbed, "unseen": reply.unseen,
             "findings": reply.findings, "troubles": troubles, "short": status::shortages_json(&reply.shortages),
             "lost": reply.lost.iter().map(|file| json!({
                 "inode": file.inode, "path": file.path, "size": file.size, "metablocks": file.indexes,
@@ -63,7 +81,7 @@ pub async fn run(context: &Context, args: FsckArgs) -> Result<bool> {
         if args.repair && args.yes {
             remove_lost(context, &reply.lost, true).await?;
         }
-        return Ok(healthy);
+        return Ok(verdict);
     }
     for finding in reply.findings.iter().take(FINDINGS_SHOWN) {
         context.output.say(finding);
@@ -73,22 +91,24 @@ pub async fn run(context: &Context, args: FsckArgs) -> Result<bool> {
     }
     troubles.iter().for_each(|trouble| context.output.say(trouble));
     context.output.say(&format!(
-        "{}: {} metablocks, {} missing, {} under-replicated, {} over-replicated, {} corrupt, {} orphaned, {} unsettled",
-        if healthy { "healthy" } else { "NOT healthy" },
-        reply.metablocks,
+        "{}: {}; {} missing, {} damaged, {} out of reach by failure, {} out of reach by plan; \
+         {} under-replicated, {} over-replicated, {} unsettled; {} replicas damaged, {} orphaned",
+        if verdict == Verdict::Good { "healthy" } else { "NOT healthy" },
+        counted(reply.metablocks, "metablock"),
         reply.missing,
+        reply.damaged,
+        reply.unreachable,
+        reply.asleep,
         reply.under_replicated,
         reply.over_replicated,
+        reply.unsettled,
         reply.corrupt,
         reply.orphaned,
-        reply.unsettled,
     ));
+    unreadable.lines().iter().for_each(|line| context.output.say(line));
     status::shortage_lines(&reply.shortages).iter().for_each(|line| context.output.say(line));
     if reply.unseen > 0 {
-        context.output.say(&format!(
-            "not looked at: {} replicas on nodes that the power plan keeps off; {} metablocks have no other",
-            reply.unseen, reply.asleep
-        ));
+        context.output.say(&format!("not checked: {} replicas on nodes that the power plan keeps off", reply.unseen));
     }
     if !reply.unscrubbed.is_empty() {
         let nodes: Vec<String> = reply.unscrubbed.iter().map(|node| format!("n{node}")).collect();
@@ -97,12 +117,20 @@ pub async fn run(context: &Context, args: FsckArgs) -> Result<bool> {
     if args.repair {
         remove_lost(context, &reply.lost, args.yes).await?;
     } else if !reply.lost.is_empty() {
-        context.output.say("files with metablocks out of reach; `ebb fsck --repair` asks what to do about each:");
+        context.output.say("files with bytes that cannot be read:");
         for file in &reply.lost {
             context.output.say(&format!("  {}", describe(file)));
         }
     }
-    Ok(healthy)
+    Ok(verdict)
+}
+
+/// The inode that the path leads to.
+async fn inode_of(cluster: &ClusterDir, path: &EbbPath) -> Result<u64> {
+    let client = admin::client(cluster, &HostName::new("client"), "cli").await?;
+    let found = client.resolve(&admin::credentials(), path.as_bytes()).await;
+    client.disconnect().await?;
+    Ok(found?.inode.raw())
 }
 
 /// Nodes that blink are asked while they are awake: that is once in an interval, for so many metablocks at a time.

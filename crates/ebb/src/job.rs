@@ -5,7 +5,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use ebb_cli::output::human_bytes;
+use ebb_cli::output::{counted, human_bytes};
 use ebb_cli::path::{EbbPath, explain};
 use ebb_cli::{Context, admin};
 use ebb_runtime::Runtime;
@@ -117,13 +117,13 @@ fn print(context: &Context, args: &JobArgs, report: &Report, name: &str) {
         return;
     }
     context.output.say(&format!(
-        "{}: {} {name} in {} files, {} in {:.2} s ({} splits, {} of them on a host that holds the data; {} over the network)",
+        "{}: {} {name} in {}, {} in {:.2} s ({}, {} of them on a host that holds the data; {} over the network)",
         args.path,
         report.words,
-        report.files,
+        counted(report.files, "file"),
         human_bytes(report.input_bytes),
         report.seconds,
-        report.splits,
+        counted(report.splits, "split"),
         report.local_splits,
         human_bytes(report.network_bytes),
     ));

@@ -22,5 +22,5 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let cli = cli::Cli::from_arguments(std::env::args_os());
     ebb_cli::program::start_logging(cli.log_default(), tracing_subscriber::fmt::time::SystemTime);
-    ebb_cli::program::run("ebb", cli.run())
+    ebb_cli::program::run("ebb", cli.output(), cli.run())
 }

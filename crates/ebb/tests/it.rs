@@ -65,5 +65,9 @@ mod scarce;
 mod shared;
 #[path = "it/two_builds.rs"]
 mod two_builds;
+#[path = "it/verdicts.rs"]
+mod verdicts;
+#[path = "it/waiting.rs"]
+mod waiting;
 #[path = "it/watch.rs"]
 mod watch;

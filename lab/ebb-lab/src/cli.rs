@@ -2,6 +2,7 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 use ebb_cli::describe::{self, DescribeCommand};
+use ebb_cli::output::Output;
 use ebb_cli::{Context, Globals};
 use ebb_types::Result;
 
@@ -52,6 +53,11 @@ enum Command {
 }
 
 impl Cli {
+    /// How to print.
+    pub const fn output(&self) -> Output {
+        self.globals.output()
+    }
+
     /// Runs the command. False: a guarantee did not hold.
     pub async fn run(self) -> Result<bool> {
         let context = Context::from(self.globals);

@@ -23,7 +23,7 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     ebb_cli::program::start_logging(cli.log_default(), Stamp);
-    ebb_cli::program::run("ebb-lab", cli.run())
+    ebb_cli::program::run("ebb-lab", cli.output(), cli.run())
 }
 
 /// The time before a line of the log. In a virtual world it is that world's time, with the name of the process.

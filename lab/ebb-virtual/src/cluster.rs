@@ -261,7 +261,7 @@ impl Cluster {
         let (cluster, member) = (self.clone(), member.clone());
         runtime.clone().spawn("scrub", async move {
             for _ in 0..SCRUB_CALLS {
-                if let Ok(found) = channel.call(&pb::Scrub { rate_bytes_per_sec: 0 }, SCRUB_MAX).await {
+                if let Ok(found) = channel.call(&pb::Scrub::default(), SCRUB_MAX).await {
                     cluster.judge_scrub(&member, &found.corrupt);
                     return;
                 }
@@ -492,7 +492,7 @@ impl Cluster {
 
     /// The findings of the master's file-system check.
     pub async fn fsck(&self, client: &Client, scrub: bool, deadline: Duration) -> Result<pb::FsckReply> {
-        self.master(client).call(&pb::Fsck { scrub }, deadline).await
+        self.master(client).call(&pb::Fsck { scrub, inode: 0 }, deadline).await
     }
 }
 

@@ -74,6 +74,7 @@ where
     let started = shared.runtime.now();
     let (mut attempt, mut pause) = (ATTEMPT, PAUSE);
     let mut hopeless = Hopeless::default();
+    let waiting = shared.enter_wait("a replica that can be read");
     loop {
         let with_extras = shared.extras.readable(&wanted.record);
         let with_extras = with_extras.map(|record| Wanted { record, lease: wanted.lease.clone(), ..wanted });
@@ -89,6 +90,7 @@ where
         if shared.runtime.now().since(started) + pause > shared.session.deadline() {
             return Err(Error::new(ErrorKind::Io, format!("no member could be read: {error}")));
         }
+        waiting.set(format!("a replica that can be read: {error}"));
         shared.runtime.sleep(pause).await;
         match refresh(wanted.record.index).await? {
             Some((record, min_version)) => (wanted.record, wanted.min_version) = (record, min_version),

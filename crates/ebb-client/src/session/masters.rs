@@ -9,6 +9,8 @@ use ebb_runtime::Runtime;
 use ebb_types::{Error, ErrorKind, Result, err};
 use ebb_wire::Call;
 
+use crate::waits::Waits;
+
 /// Longest wait between attempts.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
@@ -19,6 +21,7 @@ pub(crate) struct Masters {
     connector: Connector,
     addresses: Vec<String>,
     current: AtomicUsize,
+    waits: Waits,
 }
 
 /// An answer, and whether an earlier attempt may have been carried out.
@@ -36,11 +39,11 @@ impl Masters {
     /// # Errors
     ///
     /// `Invalid` if `addresses` is empty.
-    pub fn new(runtime: Runtime, connector: Connector, addresses: Vec<String>) -> Result<Self> {
+    pub fn new(runtime: Runtime, connector: Connector, addresses: Vec<String>, waits: Waits) -> Result<Self> {
         if addresses.is_empty() {
             return Err(err!(Invalid, "no master address given: name at least one as ip:port"));
         }
-        Ok(Self { runtime, connector, addresses, current: AtomicUsize::new(0) })
+        Ok(Self { runtime, connector, addresses, current: AtomicUsize::new(0), waits })
     }
 
     /// Repeats a call until its result is final or `deadline` has passed.
@@ -51,6 +54,7 @@ impl Masters {
         let started = self.runtime.now();
         let mut backoff = Duration::from_millis(20);
         let mut repeated = false;
+        let waiting = self.waits.enter(started, "the master to answer");
         loop {
             let left = deadline.saturating_sub(self.runtime.now().since(started));
             let result = self.call_once(message, attempt.min(left)).await;
@@ -63,10 +67,16 @@ impl Masters {
             }
             repeated |= matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Disconnected);
             tracing::debug!(%error, method = ?C::METHOD, "call to the master, retrying");
+            waiting.set(format!("the master to answer: {error}"));
             self.turn_from(error);
             self.runtime.sleep(backoff).await;
             backoff = (backoff * 2).min(BACKOFF_MAX);
         }
+    }
+
+    /// The waits of the client.
+    pub fn waits(&self) -> &Waits {
+        &self.waits
     }
 
     /// One attempt at the current master.

@@ -52,6 +52,7 @@ impl Shared {
             }
         };
         let purpose = "waiting for members that sleep: they take no more within an interval";
+        let _entry = self.enter_wait("members that sleep: they take no more within an interval");
         self.runtime.timeout(self.session.deadline(), purpose, waiting).await
     }
 

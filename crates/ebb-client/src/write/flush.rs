@@ -46,6 +46,7 @@ impl Shared {
         for (index, _, _) in &goal.channels {
             drive(self, inode, *index);
         }
+        let _entry = self.enter_wait("members to sync writes");
         loop {
             let progress = inode.progress.notified();
             tokio::pin!(progress);

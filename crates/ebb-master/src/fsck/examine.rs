@@ -39,51 +39,103 @@ pub fn examine(set: &Examined, reply: &mut pb::FsckReply) -> Vec<String> {
     reply.unsettled += u64::from(set.unsettled);
     // Before the first commit a missing replica is no loss. Damage to a replica that exists counts all the same.
     let committed = set.record.min_version() != ebb_types::Version::ZERO;
+    let state = State::of(set);
+    reply.unseen += state.asleep.len() as u64;
     let mut findings = Vec::new();
-    let nodes = |wanted: Found| -> BTreeSet<NodeId> {
-        set.found.iter().filter(|(_, found)| *found == wanted).map(|(member, _)| member.node_id()).collect()
-    };
-    let (good, asleep) = (nodes(Found::Good), nodes(Found::Asleep));
-    let there = good.union(&asleep).count();
-    reply.unseen += asleep.len() as u64;
-    let mut say = |text: String| findings.push(format!("m{} (index {}): {text}", set.record.id, set.record.index));
     for (member, found) in &set.found {
         let fault = match found {
             Found::Good | Found::Asleep => continue,
             Found::Behind | Found::Unreachable if !committed => continue,
             Found::Corrupt => {
                 reply.corrupt += 1;
-                "is corrupt: its bytes do not match their checksums; a good copy takes its place"
+                "is damaged: its bytes do not match their checksums, or its file is gone"
             }
-            Found::Behind => {
-                "is absent or older than committed (a lost write, or a volume that was emptied); it is copied again"
-            }
-            Found::Unreachable => {
-                "is out of reach: its node does not answer; it is made again elsewhere once the node is dead"
-            }
+            Found::Behind => "is absent or older than committed (a lost write, or a volume that was emptied)",
+            Found::Unreachable => "is out of reach: its node does not answer",
         };
-        say(format!("replica on n{} v{} {fault}", member.node, member.volume));
+        findings.push(format!("replica on n{} v{} {fault}; {}", member.node, member.volume, state.next_step(*found)));
     }
     if !committed {
         return findings;
     }
+    let there = state.good.union(&state.asleep).count();
     if there == 0 {
-        reply.missing += 1;
-        say("no replica serves: its bytes cannot be read until one of these nodes comes back; see --repair".to_owned());
+        findings.push(state.count_unreadable(reply));
     } else if there < set.wanted {
         reply.under_replicated += 1;
         let next = if set.unsettled { "when its writer is done" } else { "as soon as a node has room and time" };
-        say(format!("{there} of {} copies are good; the others are made {next}", set.wanted));
+        findings.push(format!("{there} of {} copies are good; the others are made {next}", set.wanted));
     }
-    if good.is_empty() && !asleep.is_empty() {
+    if state.good.is_empty() && !state.asleep.is_empty() {
         reply.asleep += 1;
-        say("every good replica is on a node that the power plan keeps off: it can be read when one is on".to_owned());
+        let nodes = list(&state.asleep);
+        findings.push(format!("out of reach by plan: the power plan keeps {nodes} off; it can be read when one is on"));
     }
     if set.record.members.len() > set.wanted {
         reply.over_replicated += 1;
-        say(format!("{} members, {} copies wanted; the excess is dropped", set.record.members.len(), set.wanted));
+        let members = set.record.members.len();
+        findings.push(format!("{members} members, {} copies wanted; the excess is dropped", set.wanted));
     }
     findings
+}
+
+/// The nodes of a set by the state of their replicas.
+struct State {
+    good: BTreeSet<NodeId>,
+    asleep: BTreeSet<NodeId>,
+    unreachable: BTreeSet<NodeId>,
+    corrupt: BTreeSet<NodeId>,
+}
+
+impl State {
+    fn of(set: &Examined) -> Self {
+        let nodes = |wanted: Found| {
+            set.found.iter().filter(|(_, found)| *found == wanted).map(|(member, _)| member.node_id()).collect()
+        };
+        Self {
+            good: nodes(Found::Good),
+            asleep: nodes(Found::Asleep),
+            unreachable: nodes(Found::Unreachable),
+            corrupt: nodes(Found::Corrupt),
+        }
+    }
+
+    /// The way on for a replica that was found so.
+    fn next_step(&self, found: Found) -> String {
+        if !self.good.is_empty() {
+            let when = if found == Found::Unreachable { " once its node is dead" } else { "" };
+            return format!("a good copy takes its place{when}");
+        }
+        if !self.asleep.is_empty() {
+            return format!("it is copied when {} is on, which may have a good copy", list(&self.asleep));
+        }
+        match self.unreachable.is_empty() {
+            true => "no good copy is left".to_owned(),
+            false => format!("it is copied if {} comes back with a good copy", list(&self.unreachable)),
+        }
+    }
+
+    /// Counts a metablock that cannot be read, and says why.
+    fn count_unreadable(&self, reply: &mut pb::FsckReply) -> String {
+        if !self.unreachable.is_empty() {
+            reply.unreachable += 1;
+            let nodes = list(&self.unreachable);
+            return format!(
+                "out of reach by failure: {nodes} does not answer; it can be read when one with a good copy is back"
+            );
+        }
+        if !self.corrupt.is_empty() {
+            reply.damaged += 1;
+            return "damaged: every replica that is left is damaged; see --repair".to_owned();
+        }
+        reply.missing += 1;
+        "missing: no replica is left on any node; see --repair".to_owned()
+    }
+}
+
+/// "n1 or n2".
+fn list(nodes: &BTreeSet<NodeId>) -> String {
+    nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
 }
 
 #[cfg(test)]

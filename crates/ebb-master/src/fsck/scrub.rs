@@ -1,5 +1,6 @@
 //! The part of a check that reads every replica.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,17 +10,33 @@ use ebb_wire::pb;
 use super::FINDINGS_MAX;
 use crate::shared::Shared;
 
-/// Lets every live node read all its replicas. A node that fails is named in the reply. Part of the deadline is left
-/// for the rest of the check.
-pub(super) async fn scrub(shared: &Arc<Shared>, deadline: Duration, reply: &mut pb::FsckReply) -> Result<()> {
-    let live =
-        shared.with_view(|view| view.nodes().filter(|node| view.soft.registry.is_live(*node)).collect::<Vec<_>>());
+/// Lets every live node read all its replicas, or those of the metablocks `only`. A node that fails is named in the
+/// reply. Part of the deadline is left for the rest of the check.
+pub(super) async fn scrub(
+    shared: &Arc<Shared>,
+    only: Option<&[MetablockId]>,
+    deadline: Duration,
+    reply: &mut pb::FsckReply,
+) -> Result<()> {
+    let mut live: BTreeMap<NodeId, Vec<u64>> = shared.with_view(|view| {
+        view.nodes().filter(|node| view.soft.registry.is_live(*node)).map(|node| (node, Vec::new())).collect()
+    });
+    if let Some(only) = only {
+        let machine = shared.group.machine();
+        for (_, record) in only.iter().filter_map(|metablock| machine.find_metablock(*metablock)) {
+            for member in &record.members {
+                live.entry(member.node_id()).and_modify(|ids| ids.push(record.id));
+            }
+        }
+        // For a node, no metablocks would mean all of them.
+        live.retain(|_, ids| !ids.is_empty());
+    }
     let calls: Vec<_> = live
         .into_iter()
-        .map(|node| {
+        .map(|(node, metablocks)| {
             let own = Arc::clone(shared);
             let scrub = async move {
-                let call = pb::Scrub { rate_bytes_per_sec: 0 };
+                let call = pb::Scrub { rate_bytes_per_sec: 0, metablocks };
                 let reply = tokio::select! {
                     biased;
                     reply = own.ask(node, &call, deadline * 3 / 4) => reply?,

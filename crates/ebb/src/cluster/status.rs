@@ -5,20 +5,22 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ebb_cli::directory::ClusterDir;
-use ebb_cli::output::{Output, human_bytes};
+use ebb_cli::output::{Output, counted, human_bytes};
 use ebb_cli::process::{self, ProcessFile};
+use ebb_cli::verdict::Verdict;
 use ebb_runtime::Runtime;
 use ebb_types::{HostName, NodeId, Result, bail};
 use ebb_wire::pb;
 use serde_json::json;
 
 use super::health::{notices, troubles};
+use super::unreadable::Unreadable;
 
 /// How long one question to the master may take.
 const ASK: Duration = Duration::from_secs(2);
 
-/// Prints the state of the cluster; false: it does not serve, or something needs an operator.
-pub async fn status(path: &Path, output: &Output) -> Result<bool> {
+/// Prints the state of the cluster. Unhealthy: it does not serve, or something needs an operator.
+pub async fn status(path: &Path, output: &Output) -> Result<Verdict> {
     let cluster = ClusterDir::open(path)?;
     let answer = ask(&cluster).await;
     let serving = answer.as_ref().is_ok_and(|reply| reply.serving);
@@ -29,6 +31,8 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
     };
     let troubles = answer.as_ref().map_or_else(|_| Vec::new(), troubles);
     let notices = answer.as_ref().map_or_else(|_| Vec::new(), |reply| notices(&reply.nodes, now_ms()));
+    let unreadable = answer.as_ref().map_or_else(|_| Unreadable::default(), Unreadable::of_status);
+    let verdict = unreadable.verdict(serving && troubles.is_empty());
     let processes = process::list(&cluster)?;
     if output.json() {
         let processes: Vec<_> = processes
@@ -47,7 +51,7 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
             "handoff": answer.as_ref().ok().and_then(|reply| reply.handoff.as_ref()).map(handoff_json),
             "cluster_id": cluster.file.cluster, "serving": serving, "safe_start": safe_start,
             "metadata": metadata, "processes": processes, "troubles": troubles,
-            "notices": notices, "gray": answer.as_ref().map_or_else(|_| Vec::new(), |reply| reply.nodes.iter().filter_map(gray_json).collect()),
+            "verdict": verdict.word(), "unreadable": unreadable.to_json(), "notices": notices, "gray": answer.as_ref().map_or_else(|_| Vec::new(), |reply| reply.nodes.iter().filter_map(gray_json).collect()),
             "repair": answer.as_ref().ok().map(|reply| json!({
                 "under_replicated": reply.under_replicated, "running": reply.repairs_running,
                 "copies": reply.repaired, "rejoined": reply.rejoined, "bytes": reply.repaired_bytes,
@@ -55,7 +59,7 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
                 "short": shortages_json(&reply.shortages),
             })),
         }));
-        return Ok(serving && troubles.is_empty());
+        return Ok(verdict);
     }
     output.say(&format!(
         "cluster {} {}{}, metadata: {metadata}",
@@ -65,13 +69,13 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
     ));
     if let Ok(reply) = &answer {
         output.say(&format!(
-            "{} inodes, {} metablocks, {} under-replicated, {} repairs running, {} sessions with {} write leases",
-            reply.inodes,
-            reply.metablocks,
+            "{}, {}, {} under-replicated, {} running, {} with {}",
+            counted(reply.inodes, "inode"),
+            counted(reply.metablocks, "metablock"),
             reply.under_replicated,
-            reply.repairs_running,
-            reply.sessions,
-            reply.write_leases
+            counted(reply.repairs_running, "repair"),
+            counted(reply.sessions, "session"),
+            counted(reply.write_leases, "write lease")
         ));
         if reply.under_replicated > 0 || reply.repaired > 0 {
             let rate = match reply.repair_rate_bytes_per_sec {
@@ -79,12 +83,13 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
                 rate => format!("at most {}/s for each node", human_bytes(rate)),
             };
             output.say(&format!(
-                "repair: {} copies of {} made, {} sets to go, {rate}",
-                reply.repaired,
+                "repair: {} of {} made, {} to go, {rate}",
+                counted(reply.repaired, "copy"),
                 human_bytes(reply.repaired_bytes),
-                reply.under_replicated,
+                counted(reply.under_replicated, "set"),
             ));
         }
+        unreadable.lines().iter().for_each(|line| output.say(line));
         shortage_lines(&reply.shortages).iter().for_each(|line| output.say(line));
         reply.failures.iter().for_each(|failure| output.say(&failure_line(failure, now_ms())));
         if let Some(handoff) = &reply.handoff {
@@ -107,7 +112,7 @@ pub async fn status(path: &Path, output: &Output) -> Result<bool> {
         ]);
     }
     output.table(&table);
-    Ok(serving && troubles.is_empty())
+    Ok(verdict)
 }
 
 /// The processes of a node that sleeps are stopped.
@@ -161,9 +166,16 @@ fn failure_line(failure: &pb::NodeFailure, now_ms: u64) -> String {
         at_ms => format!("{restored} after {:.1} s", span_s(failure.failed_ms, at_ms)),
     };
     let back = stage(failure.back_ms, ", back", String::new());
-    let reachable =
-        stage(failure.reachable_ms, "all reachable", format!("{} metablocks out of reach", failure.unreachable));
-    let whole = stage(failure.whole_ms, "all copies there", format!("{} metablocks lack copies", failure.short));
+    let reachable = stage(
+        failure.reachable_ms,
+        "all reachable",
+        format!("{} out of reach", counted(failure.unreachable, "metablock")),
+    );
+    let whole = stage(
+        failure.whole_ms,
+        "all copies there",
+        format!("{} without all copies", counted(failure.short, "metablock")),
+    );
     let placed = stage(failure.placed_ms, "all in their places", format!("{} lie off their layout", failure.misplaced));
     let ago = span_s(failure.failed_ms, now_ms);
     format!("{} failed {ago:.0} s ago{back}: {reachable}; {whole}; {placed}", NodeId::new(failure.node))
@@ -176,7 +188,10 @@ pub fn shortages_json(shortages: &[pb::Shortage]) -> serde_json::Value {
 
 /// Why sets are short, in lines for people.
 pub fn shortage_lines(shortages: &[pb::Shortage]) -> Vec<String> {
-    shortages.iter().map(|short| format!("  {} metablocks lack copies: {}", short.metablocks, short.why)).collect()
+    shortages
+        .iter()
+        .map(|short| format!("  {} without all copies: {}", counted(short.metablocks, "metablock"), short.why))
+        .collect()
 }
 
 /// Writes that were logged for nodes that sleep.
@@ -278,7 +293,7 @@ mod tests {
         failure.unreachable = 2;
         assert_eq!(
             failure_line(&failure, 14_000),
-            "n3 failed 4 s ago: 2 metablocks out of reach; 7 metablocks lack copies; 9 lie off their layout"
+            "n3 failed 4 s ago: 2 metablocks out of reach; 7 metablocks without all copies; 9 lie off their layout"
         );
         (failure.reachable_ms, failure.unreachable) = (15_500, 0);
         (failure.whole_ms, failure.short, failure.back_ms) = (50_000, 0, 60_000);

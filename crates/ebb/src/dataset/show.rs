@@ -1,7 +1,7 @@
 //! `ebb dataset show`: settings, and how the dataset lies on its nodes.
 
 use ebb_cli::directory::ClusterDir;
-use ebb_cli::output::{Table, human_bytes};
+use ebb_cli::output::{Table, counted, human_bytes};
 use ebb_cli::path::EbbPath;
 use ebb_cli::units::Percent;
 use ebb_cli::{Context, admin};
@@ -36,12 +36,14 @@ pub async fn show(context: &Context, cluster: &ClusterDir, client: &ebb_client::
     context.output.say(&settings);
     context.output.say(&goes_on);
     context.output.say(&format!(
-        "{} metablocks reach over {} nodes; {} active nodes hold everything",
-        lies.blocks, lies.spread, lies.min_active
+        "{} reach over {}; {} together hold everything",
+        counted(lies.blocks, "metablock"),
+        counted(lies.spread as u64, "node"),
+        counted(lies.min_active as u64, "active node")
     ));
     context.output.table(&chain_table(&lies, has_chain));
     if lies.elsewhere > 0 {
-        context.output.say(&format!("{} copies lie on nodes outside the chain", lies.elsewhere));
+        context.output.say(&format!("{} outside the chain", counted(lies.elsewhere, "copy")));
     }
     if let Some(line) = away_line(&lies.away) {
         context.output.say(&line);

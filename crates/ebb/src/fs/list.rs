@@ -1,6 +1,6 @@
 //! `ebb fs ls` and `stat`.
 
-use ebb_cli::output::{Output, Table, human_bytes, print_name};
+use ebb_cli::output::{Output, Table, counted, human_bytes, print_name};
 use ebb_cli::path::{EbbPath, text};
 use ebb_client::DirEntry;
 use ebb_types::{Attr, FileKind, Result};
@@ -82,9 +82,9 @@ impl Session {
             time(attr.btime.0)
         ));
         self.output.say(&format!(
-            "  dataset {}: {} copies, block {}, metablock {}",
+            "  dataset {}: {}, block {}, metablock {}",
             attr.storage.dataset.raw(),
-            attr.storage.replicas,
+            counted(attr.storage.replicas.into(), "copy"),
             human_bytes(attr.storage.geometry.block_size),
             human_bytes(attr.storage.geometry.metablock_size)
         ));

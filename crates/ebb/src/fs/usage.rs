@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ebb_cli::output::{Table, human_bytes};
+use ebb_cli::output::{Table, counted, human_bytes};
 use ebb_cli::path::EbbPath;
 use ebb_types::{Attr, FileKind, InodeId, Result};
 use serde_json::{Value, json};
@@ -125,13 +125,13 @@ impl Session {
             return Ok(());
         }
         self.output.say(&format!(
-            "raw: {} of {} free, {} used by replicas; room for {} of new data in {} copies; {} inodes",
+            "raw: {} of {} free, {} used by replicas; room for {} of new data in {}; {}",
             human_bytes(space.free_bytes),
             human_bytes(space.capacity_bytes),
             human_bytes(space.used_bytes),
             human_bytes(space.available_bytes),
-            space.copies,
-            space.inodes,
+            counted(space.copies.into(), "copy"),
+            counted(space.inodes, "inode"),
         ));
         Ok(())
     }

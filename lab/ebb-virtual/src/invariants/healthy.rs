@@ -12,6 +12,8 @@ use super::Violation;
 pub fn check_fsck(reply: &pb::FsckReply) -> Vec<Violation> {
     let counts = [
         ("missing", reply.missing),
+        ("damaged", reply.damaged),
+        ("out of reach by failure", reply.unreachable),
         ("under-replicated", reply.under_replicated),
         ("over-replicated", reply.over_replicated),
         ("corrupt", reply.corrupt),

@@ -9,7 +9,7 @@ use ebb_wire::pb;
 use super::Violation;
 
 /// Findings of a file-system check about a member that answers and lacks a version that it must have.
-const LACKS: [&str; 2] = [" is absent or older than committed", " is corrupt"];
+const LACKS: [&str; 2] = [" is absent or older than committed", " is damaged"];
 
 /// Reads a file-system check's report made while faults go on. `is_marred`: by node id.
 #[must_use]
@@ -19,7 +19,7 @@ pub fn check(report: &pb::FsckReply, is_marred: impl Fn(u64) -> bool) -> Vec<Vio
     sound.map(|finding| Violation::new("synced", finding.as_str())).collect()
 }
 
-/// The node in "m7 (index 0): replica on n3 v30 is corrupt: ...".
+/// The node in "/f, bytes 0 to 9: replica on n3 v30 is damaged: ...".
 fn node_of(finding: &str) -> Option<u64> {
     let (_, rest) = finding.split_once("replica on n")?;
     rest.split_once(' ')?.0.parse().ok()
