@@ -14,6 +14,7 @@ use ebb_types::{Error, ErrorKind, Result};
 
 use crate::context::Context;
 use crate::directory::ClusterDir;
+use crate::output::Output;
 use crate::process::{self, ProcessFile};
 
 /// Time without a word.
@@ -74,20 +75,31 @@ pub async fn limit<T>(context: &Context, command: impl Future<Output = Result<T>
 }
 
 async fn announce(context: &Context) -> std::convert::Infallible {
-    let mut last: Option<(String, Instant)> = None;
+    let mut said = Said::default();
     loop {
         tokio::time::sleep(LOOK).await;
-        let Some(reason) = reason(context) else { continue };
-        // Numbers in a sentence change all the time.
-        let kind: String = reason.chars().filter(|letter| !letter.is_ascii_digit()).collect();
-        if last.as_ref().is_some_and(|(before, at)| *before == kind && at.elapsed() < REPEAT) {
-            continue;
+        if let Some(reason) = reason(context) {
+            said.say(&context.output, &reason);
         }
-        match context.output.json() {
+    }
+}
+
+/// The last sentence on stderr, and its time.
+#[derive(Debug, Default)]
+pub struct Said(Option<(String, Instant)>);
+
+impl Said {
+    /// Prints "waiting for REASON", unless the last sentence was the same but for numbers, and not long ago.
+    pub fn say(&mut self, output: &Output, reason: &str) {
+        let kind: String = reason.chars().filter(|letter| !letter.is_ascii_digit()).collect();
+        if self.0.as_ref().is_some_and(|(before, at)| *before == kind && at.elapsed() < REPEAT) {
+            return;
+        }
+        match output.json() {
             true => eprintln!("{}", serde_json::json!({ "waiting_for": reason })),
             false => eprintln!("waiting for {reason}"),
         }
-        last = Some((kind, Instant::now()));
+        self.0 = Some((kind, Instant::now()));
     }
 }
 

@@ -1,5 +1,8 @@
 //! `ebb node`.
 
+mod drain;
+mod stop;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -24,7 +27,8 @@ pub enum NodeCommand {
     },
     /// Move all replicas off a node.
     ///
-    /// The node gets no new data, and can be stopped when it is empty.
+    /// The node gets no new data, and can be stopped when it is empty. While copies cannot be moved, the command says
+    /// why.
     Drain {
         /// Node id, such as n3, or host.
         node: String,
@@ -34,6 +38,11 @@ pub enum NodeCommand {
         /// Return before the node is empty.
         #[arg(long)]
         no_wait: bool,
+    },
+    /// End a drain, and use the node again.
+    Undrain {
+        /// Node id, such as n3, or host.
+        node: String,
     },
     /// Take back a node whose directory went back in time.
     ///
@@ -47,15 +56,29 @@ pub enum NodeCommand {
         /// Node id, such as n3, or host.
         node: String,
     },
+    /// Stop the block server of a node.
+    ///
+    /// A node whose data have no other copy that serves is not stopped. Drain it first.
+    Stop {
+        /// Node id, such as n3, or host.
+        node: String,
+        /// Stop it even if data are then out of reach.
+        #[arg(long)]
+        force: bool,
+    },
 }
 
 /// Does it; false: a volume needs an operator.
 pub async fn run(context: &Context, command: NodeCommand) -> Result<bool> {
     match command {
         NodeCommand::List { why } => list(context, why).await,
-        NodeCommand::Drain { node, undo, no_wait } => drain(context, &node, undo, no_wait).await.map(|()| true),
+        NodeCommand::Undrain { node } | NodeCommand::Drain { node, undo: true, .. } => {
+            drain::undo(context, &node).await.map(|()| true)
+        }
+        NodeCommand::Drain { node, undo: false, no_wait } => drain::run(context, &node, no_wait).await.map(|()| true),
         NodeCommand::Readmit { node } => readmit(context, &node).await.map(|()| true),
         NodeCommand::Start { node } => start(context, &node).await.map(|()| true),
+        NodeCommand::Stop { node, force } => stop::run(context, &node, force).await.map(|()| true),
     }
 }
 
@@ -165,40 +188,6 @@ fn state(node: &pb::Node, asleep: &BTreeSet<String>) -> &'static str {
         pb::NodeState::NodeDraining => "draining",
         pb::NodeState::NodeDead | pb::NodeState::NodeUnknown => "dead",
     }
-}
-
-async fn drain(context: &Context, name: &str, undo: bool, no_wait: bool) -> Result<()> {
-    let cluster = context.cluster()?;
-    let master = admin::master(&cluster)?;
-    let node = find(&status::ask(&cluster).await?.nodes, name)?.id;
-    let request = pb::DrainNode { node, undo };
-    let mut reply = master.call(&request, admin::ASK).await?;
-    if undo {
-        context.output.say(&format!("n{node} takes data again"));
-        return Ok(());
-    }
-    let bar = context.output.item_bar(reply.metablocks_left, &format!("draining n{node}"));
-    let total = reply.metablocks_left;
-    while reply.metablocks_left > 0 && !no_wait {
-        bar.set_message(format!("n{node}: {} left", human_bytes(reply.bytes_left)));
-        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-        reply = master.call(&request, admin::ASK).await?;
-        bar.set_position(total.saturating_sub(reply.metablocks_left));
-    }
-    bar.finish_and_clear();
-    let left = reply.metablocks_left;
-    if context.output.json() {
-        context.output.print_json(&json!({
-            "node": format!("n{node}"), "metablocks_left": left, "bytes_left": reply.bytes_left,
-        }));
-    } else if left == 0 {
-        context.output.say(&format!("n{node} holds no data any more; stop it when you like"));
-    } else {
-        context
-            .output
-            .say(&format!("n{node} is draining: {left} metablocks to move, {}", human_bytes(reply.bytes_left)));
-    }
-    Ok(())
 }
 
 /// A copy that went back denies that missing data were ever there. So nothing of it is believed: the node gets new

@@ -133,9 +133,10 @@ fn a_drained_node_holds_nothing() {
     for index in 0..10 {
         std::fs::write(mount.join(format!("f{index}")), pattern(300_000, index)).unwrap();
     }
-    cluster.ok(&["node", "drain", "n2"]);
+    let printed = cluster.ok(&["node", "drain", "n2"]);
+    assert!(printed.contains("n2 holds no data any more"), "{printed}");
     let nodes = cluster.json(&["node", "list"]);
-    assert_eq!(nodes[1]["state"], "draining");
+    assert_eq!((&nodes[1]["state"], &nodes[1]["volumes"][0]["replicas"]), (&"draining".into(), &0.into()));
     for index in 0..10 {
         let locations = cluster.json(&["fs", "locations", &format!("/f{index}")]);
         let replicas = locations["metablocks"][0]["replicas"].as_array().unwrap();
@@ -146,6 +147,13 @@ fn a_drained_node_holds_nothing() {
     cluster.kill(cluster.pid("block", "h3"));
     cluster.ok(&["cluster", "up", "--nodes", "4"]);
     cluster.healthy();
+    // An empty node stops in order, and comes back into use.
+    cluster.ok(&["node", "stop", "n2"]);
+    assert_eq!(cluster.ebb(&["node", "stop", "n2"]).code, 1, "it does not run any more");
+    cluster.healthy();
+    cluster.ok(&["node", "start", "n2"]);
+    cluster.ok(&["node", "undrain", "n2"]);
+    assert_eq!(cluster.json(&["node", "list"])[1]["state"], "live");
 }
 
 #[test]
@@ -164,6 +172,10 @@ fn the_reason_why_a_node_is_not_empty_yet_is_given() {
         let why = copies["why"].as_str().unwrap();
         copies["state"] == "waiting" && why.contains("being drained") && why.contains("no place for a copy")
     });
+    // A drain that waits says so on time.
+    let waits = cluster.ebb(&["node", "drain", "n2", "--timeout", "4s"]);
+    let sentence = "waiting for the copies of n2: 1 metablock: a member's node is being drained; ";
+    assert!(waits.code == 1 && waits.err.contains(sentence), "{}", waits.err);
     let printed = cluster.ok(&["node", "list", "--why"]);
     assert!(printed.contains("n2: 1 set waiting: a member's node is being drained; "), "{printed}");
     let nodes = cluster.json(&["node", "list", "--why"]);

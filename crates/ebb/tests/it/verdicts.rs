@@ -76,6 +76,8 @@ fn data_of_a_dead_node_are_out_of_reach_by_failure() {
     cluster.ok(&["dataset", "create", "/single", "--replicas", "1"]);
     put(&cluster, "/single/f", 100_000);
     let host = replicas(&cluster, "/single/f")[0]["host"].as_str().unwrap().to_owned();
+    let refused = cluster.ebb(&["node", "stop", &host]);
+    assert!(refused.code == 3 && refused.err.contains("1 metablock would be out of reach"), "{}", refused.err);
     cluster.kill(cluster.pid("block", &host));
     wait_for("a status with data out of reach", Duration::from_secs(30), || {
         cluster.json(&["cluster", "status"])["unreadable"]["out_of_reach_by_failure"] == 1

@@ -1,0 +1,131 @@
+//! `ebb node drain`.
+
+use std::time::{Duration, Instant};
+
+use ebb_cli::output::{counted, human_bytes};
+use ebb_cli::{Context, admin, waiting};
+use ebb_rpc::Channel;
+use ebb_types::Result;
+use ebb_wire::pb;
+use ebb_wire::pb::explain_copies::What;
+use serde_json::json;
+
+use super::find;
+use crate::cluster::status;
+
+/// Between looks at the progress.
+const LOOK: Duration = Duration::from_millis(200);
+/// A drain without progress for this time is explained.
+const PATIENCE: Duration = Duration::from_millis(1500);
+/// Replicas that no set needs are deleted within this time, if their node answers.
+const DELETED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Starts a drain, and waits for its end.
+pub async fn run(context: &Context, name: &str, no_wait: bool) -> Result<()> {
+    let cluster = context.cluster()?;
+    let master = admin::master(&cluster)?;
+    let node = find(&status::ask(&cluster).await?.nodes, name)?.id;
+    let request = pb::DrainNode { node, undo: false };
+    let mut reply = master.call(&request, admin::ASK).await?;
+    let total = reply.metablocks_left;
+    let bar = context.output.item_bar(total, &format!("draining n{node}"));
+    let (mut least, mut moved_at) = (total, Instant::now());
+    let mut said = waiting::Said::default();
+    while reply.metablocks_left > 0 && !no_wait {
+        bar.set_message(format!("n{node}: {} left", human_bytes(reply.bytes_left)));
+        tokio::time::sleep(LOOK).await;
+        reply = master.call(&request, admin::ASK).await?;
+        bar.set_position(total.saturating_sub(reply.metablocks_left));
+        if reply.metablocks_left < least {
+            (least, moved_at) = (reply.metablocks_left, Instant::now());
+        }
+        if moved_at.elapsed() > PATIENCE {
+            let reasons = reasons(&master, node).await?.join("; ");
+            bar.suspend(|| said.say(&context.output, &format!("the copies of n{node}: {reasons}")));
+        }
+    }
+    bar.finish_and_clear();
+    let left = reply.metablocks_left;
+    let replicas = match (left, no_wait) {
+        (0, false) => wait_for_deletions(context, node).await?,
+        _ => stored(context, node).await?,
+    };
+    let reasons = if left > 0 { reasons(&master, node).await? } else { Vec::new() };
+    if context.output.json() {
+        context.output.print_json(&json!({
+            "node": format!("n{node}"), "metablocks_left": left, "bytes_left": reply.bytes_left,
+            "replicas_stored": replicas, "waits": reasons,
+        }));
+        return Ok(());
+    }
+    context.output.say(&outcome(node, &reply, replicas));
+    reasons.iter().for_each(|reason| context.output.say(&format!("  {reason}")));
+    Ok(())
+}
+
+/// Ends a drain.
+pub async fn undo(context: &Context, name: &str) -> Result<()> {
+    let cluster = context.cluster()?;
+    let node = find(&status::ask(&cluster).await?.nodes, name)?.id;
+    admin::master(&cluster)?.call(&pb::DrainNode { node, undo: true }, admin::ASK).await?;
+    match context.output.json() {
+        true => context.output.print_json(&json!({ "node": format!("n{node}"), "draining": false })),
+        false => context.output.say(&format!("n{node} takes data again")),
+    }
+    Ok(())
+}
+
+/// The result of a drain in a sentence. `replicas`: files that the node still stores.
+fn outcome(node: u64, reply: &pb::DrainReply, replicas: u64) -> String {
+    let left = counted(reply.metablocks_left, "metablock");
+    match (reply.metablocks_left, replicas) {
+        (0, 0) => format!("n{node} holds no data any more; `ebb node stop n{node}` stops it"),
+        (0, replicas) => format!(
+            "no file needs n{node} any more; {} on it are deleted as soon as no client can read them",
+            counted(replicas, "replica")
+        ),
+        _ => format!("n{node} is draining: {left} to move, {}", human_bytes(reply.bytes_left)),
+    }
+}
+
+/// Why copies of the node wait, most frequent first.
+async fn reasons(master: &Channel, node: u64) -> Result<Vec<String>> {
+    let work = master.call(&pb::ExplainCopies { what: Some(What::Node(node)) }, admin::ASK).await?.work;
+    Ok(work.iter().map(|work| format!("{}: {}", counted(work.sets, "metablock"), work.why)).collect())
+}
+
+/// Number of replicas that the node's volumes store, as of its last heartbeat.
+async fn stored(context: &Context, node: u64) -> Result<u64> {
+    let nodes = status::ask(&context.cluster()?).await?.nodes;
+    let volumes = nodes.iter().filter(|one| one.id == node).flat_map(|node| &node.volumes);
+    Ok(volumes.map(|volume| volume.replicas).sum())
+}
+
+/// Waits until the node stores no replica. Returns the number that is left: some may be quarantined, and stay.
+async fn wait_for_deletions(context: &Context, node: u64) -> Result<u64> {
+    let began = Instant::now();
+    let mut said = waiting::Said::default();
+    loop {
+        let replicas = stored(context, node).await?;
+        if replicas == 0 || began.elapsed() > DELETED_WITHIN {
+            return Ok(replicas);
+        }
+        if began.elapsed() > PATIENCE {
+            said.say(&context.output, &format!("n{node} to delete {}", counted(replicas, "replica")));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_holds_no_data_only_without_replica_files() {
+        let reply = |metablocks_left| pb::DrainReply { metablocks_left, bytes_left: 3 << 20 };
+        assert!(outcome(2, &reply(0), 0).starts_with("n2 holds no data any more"));
+        assert!(outcome(2, &reply(0), 4).starts_with("no file needs n2 any more; 4 replicas on it are deleted"));
+        assert_eq!(outcome(2, &reply(1), 4), "n2 is draining: 1 metablock to move, 3.0 MiB");
+    }
+}
