@@ -83,18 +83,37 @@ impl ValueParserFactory for EbbPath {
     }
 }
 
-/// A name as a person may see it: bytes that are not UTF-8 and characters that would move the cursor are escaped.
+/// A name as a person may see it: bytes that are not UTF-8, characters that would move the cursor, and backslashes are
+/// escaped. Different names look different.
+#[must_use]
 pub fn text(name: &[u8]) -> String {
     let mut shown = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
         for letter in chunk.valid().chars() {
-            if letter.is_control() { shown.extend(letter.escape_default()) } else { shown.push(letter) }
+            if letter.is_control() || letter == '\\' {
+                shown.extend(letter.escape_default())
+            } else {
+                shown.push(letter)
+            }
         }
         for byte in chunk.invalid() {
             shown.push_str(&format!("\\x{byte:02x}"));
         }
     }
     shown
+}
+
+/// Adds a name to a JSON object. A name in UTF-8 stands under `key` as it is. One that is not stands there escaped as
+/// in [`text`], and in hexadecimal under `key` with `_hex`.
+pub fn put_json(object: &mut serde_json::Value, key: &str, name: &[u8]) {
+    match std::str::from_utf8(name) {
+        Ok(name) => object[key] = name.into(),
+        Err(_) => {
+            object[key] = text(name).into();
+            let hex: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
+            object[format!("{key}_hex")] = hex.into();
+        }
+    }
 }
 
 /// A name of ours as the local system takes it.
@@ -118,6 +137,22 @@ mod tests {
 
     fn path(text: &str) -> EbbPath {
         EbbPath::new(text).unwrap()
+    }
+
+    #[test]
+    fn names_that_differ_look_different_and_stay_exact_in_json() {
+        let names = [&b"a\nb"[..], b"a\\nb", b"a\x1b[2J", b"a\xff", b"a\\xff"];
+        let shown: std::collections::BTreeSet<String> = names.iter().map(|name| text(name)).collect();
+        assert_eq!(shown.len(), names.len(), "{shown:?}");
+        assert!(shown.iter().all(|shown| !shown.chars().any(char::is_control)), "{shown:?}");
+        let json = |name| {
+            let mut object = serde_json::json!({});
+            put_json(&mut object, "name", name);
+            object
+        };
+        assert_eq!(json(b"a\nb"), serde_json::json!({"name": "a\nb"}));
+        assert_eq!(json(b"a\\nb"), serde_json::json!({"name": "a\\nb"}));
+        assert_eq!(json(b"a\xff"), serde_json::json!({"name": "a\\xff", "name_hex": "61ff"}));
     }
 
     #[test]

@@ -17,7 +17,7 @@
 //!
 //! | folder | contents |
 //! |---|---|
-//! | `types`, `options`, `client`, `handles` | the interface; open files |
+//! | `types`, `options`, `client`, `handles`, `waits` | the interface; open files; the reasons for waits |
 //! | `inode`, `shared`, `plan` | the state of one file; the state that all parts share; small decisions |
 //! | `session` | the session with the master: calls, the long poll, the time until which the session is trusted |
 //! | `lease` | what is held of a file (`hold`); taking leases and giving them back: recalled, returned unasked, in batches |

@@ -20,8 +20,8 @@ pub fn gears(primaries: u32) -> Result<Figure> {
     let points = |value: fn(&GearChoice) -> f64| sizes.iter().map(|one| (one.gear_size.into(), value(one))).collect();
     Ok(Figure::plane("Small gears need large recovery groups", Axis::log("gear size (servers)"), Axis::log("servers"))
         .subtitle(format!("{primaries} primaries; nodes that must be on after one of them has failed"))
-        .with("recovery group, formula", Mark::Line, points(|one| one.recovery_group_formula()))
-        .with("recovery group, whole gears", Mark::Step, points(|one| one.gear_groups().into()))
+        .with("recovery group, the paper's formula", Mark::Line, points(|one| one.recovery_group_formula()))
+        .with("whole gear groups that hold a replica", Mark::Step, points(|one| one.gear_groups().into()))
         .with("all nodes on after a failure", Mark::Dashed, points(|one| one.min_active_after_failure().into())))
 }
 

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod debt;
+mod departures;
 mod extras;
 mod failures;
 mod gray;

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
 use ebb_cli::output::{print_line, print_name};
-use ebb_cli::path::EbbPath;
+use ebb_cli::path::{EbbPath, put_json};
 use ebb_cli::units::ByteSize;
 use ebb_types::{Attr, FileKind, Result, WallTime};
 use globset::GlobMatcher;
@@ -102,10 +102,10 @@ impl Session {
                 let is_file_like = !criteria.is_about_sizes() || attr.kind != FileKind::Directory;
                 if is_file_like && test.is_met(path.last(), attr) {
                     if self.output.json() {
-                        found.push(json!({
-                            "path": path.to_string(), "kind": kind_name(attr), "size": attr.size,
-                            "mtime_ns": attr.mtime.0,
-                        }));
+                        let (kind, mtime_ns) = (kind_name(attr), attr.mtime.0);
+                        let mut object = json!({"kind": kind, "size": attr.size, "mtime_ns": mtime_ns});
+                        put_json(&mut object, "path", path.as_bytes());
+                        found.push(object);
                     } else {
                         print_name(path.as_bytes());
                     }

@@ -1,7 +1,7 @@
 //! `ebb fs ls` and `stat`.
 
 use ebb_cli::output::{Output, Table, counted, human_bytes, print_name};
-use ebb_cli::path::{EbbPath, text};
+use ebb_cli::path::{EbbPath, put_json, text};
 use ebb_client::DirEntry;
 use ebb_types::{Attr, FileKind, Result};
 use serde_json::json;
@@ -57,7 +57,7 @@ impl Session {
         for path in paths {
             let attr = self.resolve_link(path).await?;
             if self.output.json() {
-                objects.push(attr_json(&path.to_string(), &attr));
+                objects.push(attr_json(path.as_bytes(), &attr));
             } else {
                 self.say_attr(path, &attr);
             }
@@ -104,11 +104,10 @@ impl Listing<'_> {
     fn show(&mut self, directory: Option<&EbbPath>, mut entries: Vec<DirEntry>) {
         sort(&mut entries, self.args);
         if self.output.json() {
-            let path = |entry: &DirEntry| directory.map(|path| path.join(&entry.name).to_string());
             let objects = entries.iter().filter_map(|entry| {
-                let mut object = attr_json(&text(&entry.name), entry.attr.as_ref()?);
-                if let Some(path) = path(entry) {
-                    object["path"] = json!(path);
+                let mut object = attr_json(&entry.name, entry.attr.as_ref()?);
+                if let Some(directory) = directory {
+                    put_json(&mut object, "path", directory.join(&entry.name).as_bytes());
                 }
                 Some(object)
             });
@@ -157,13 +156,15 @@ fn long_table(entries: &[DirEntry], is_human: bool) -> Table {
     table
 }
 
-fn attr_json(name: &str, attr: &Attr) -> serde_json::Value {
-    json!({
-        "name": name, "inode": attr.inode.raw(), "kind": kind_name(attr), "mode": format!("{:04o}", attr.mode),
+fn attr_json(name: &[u8], attr: &Attr) -> serde_json::Value {
+    let mut object = json!({
+        "inode": attr.inode.raw(), "kind": kind_name(attr), "mode": format!("{:04o}", attr.mode),
         "nlink": attr.links, "uid": attr.uid, "gid": attr.gid, "size": attr.size, "mtime_ns": attr.mtime.0,
         "ctime_ns": attr.ctime.0, "atime_ns": attr.atime.0, "dataset": attr.storage.dataset.raw(),
         "replicas": attr.storage.replicas,
-    })
+    });
+    put_json(&mut object, "name", name);
+    object
 }
 
 pub(super) fn kind_name(attr: &Attr) -> &'static str {

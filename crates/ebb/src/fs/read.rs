@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ebb_cli::output::print_line;
-use ebb_cli::path::EbbPath;
+use ebb_cli::path::{EbbPath, put_json};
 use ebb_cli::units::ByteSize;
 use ebb_client::{Access, Handle};
 use ebb_types::{Attr, FileKind, Result, bail, err};
@@ -186,8 +186,12 @@ impl Session {
             sums.push((path, hex));
         }
         if self.output.json() {
-            let list: Vec<_> =
-                sums.iter().map(|(path, hex)| json!({"path": path.to_string(), "sha256": hex})).collect();
+            let object = |(path, hex): &(&EbbPath, String)| {
+                let mut object = json!({"sha256": hex});
+                put_json(&mut object, "path", path.as_bytes());
+                object
+            };
+            let list: Vec<_> = sums.iter().map(object).collect();
             self.output.print_json(&json!(list));
         } else if let [(_, hex)] = sums.as_slice() {
             print_line(hex);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ebb_cli::output::{Table, counted, human_bytes};
-use ebb_cli::path::EbbPath;
+use ebb_cli::path::{EbbPath, put_json};
 use ebb_types::{Attr, FileKind, InodeId, Result};
 use serde_json::{Value, json};
 
@@ -42,10 +42,12 @@ impl Usage {
     }
 
     fn json(&self, path: &EbbPath) -> Value {
-        json!({
-            "path": path.to_string(), "bytes": self.bytes, "allocated_bytes": self.allocated,
+        let mut object = json!({
+            "bytes": self.bytes, "allocated_bytes": self.allocated,
             "stored_bytes": self.stored, "files": self.files, "directories": self.directories,
-        })
+        });
+        put_json(&mut object, "path", path.as_bytes());
+        object
     }
 }
 

@@ -28,11 +28,15 @@ pub fn run(context: &Context, args: &GearsArgs) -> Result<()> {
         args.gear_size.iter().map(|size| GearChoice::new(args.primaries, *size)).collect();
     let table = table(&choices?);
     let answer = Answer {
-        notes: vec![format!(
-            "{} primaries. After one fails, without gears: {:.0} nodes must be on.",
-            args.primaries,
-            GearChoice::new(args.primaries, 1)?.min_active_ungeared()
-        )],
+        notes: vec![
+            format!(
+                "{} primaries. After one fails, without gears: {:.0} nodes must be on.",
+                args.primaries,
+                GearChoice::new(args.primaries, 1)?.min_active_ungeared()
+            ),
+            "The paper's formula takes an integral for a sum of whole gear groups: it is up to 2 above their number."
+                .to_owned(),
+        ],
         json: table.json(),
         tables: vec![table],
         figure: args.emit.wants_figure().then(|| plots::gears(args.primaries)).transpose()?,
@@ -43,9 +47,9 @@ pub fn run(context: &Context, args: &GearsArgs) -> Result<()> {
 fn table(choices: &[GearChoice]) -> Table {
     let columns = [
         ("gear_size", "gear size"),
-        ("recovery_group_size", "recovery group"),
-        ("recovery_group_exact", "by formula"),
-        ("gear_groups", "gear groups"),
+        ("recovery_group_size", "recovery group (paper)"),
+        ("recovery_group_exact", "unrounded"),
+        ("gear_groups", "whole gear groups"),
         ("min_active_after_failure", "on after a failure"),
         ("step_share", "step of power"),
     ];

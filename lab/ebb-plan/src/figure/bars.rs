@@ -22,7 +22,7 @@ pub fn draw(figure: &Figure, bars: &Bars) -> String {
             .margin_right(20 * frame::FINE)
             .margin_bottom(8 * frame::FINE)
             .margin_top(6 * frame::FINE)
-            .x_label_area_size(34 * frame::FINE)
+            .x_label_area_size(48 * frame::FINE)
             .y_label_area_size(76 * frame::FINE)
             .build_cartesian_2d(0.0..count, up.clone())?;
         plot.configure_mesh()
@@ -49,14 +49,30 @@ pub fn draw(figure: &Figure, bars: &Bars) -> String {
         let below = Pos::new(HPos::Center, VPos::Top);
         for (index, name) in bars.categories.iter().enumerate() {
             let (x, y) = plot.backend_coord(&(index as f64 + 0.5, up.range.start));
-            area.draw(&Text::new(
-                name.clone(),
-                (x - left, y - top + 8 * frame::UNIT),
-                frame::text(13, frame::INK).pos(below),
-            ))?;
+            let slot = plot.backend_coord(&(1.0, up.range.start)).0 - plot.backend_coord(&(0.0, up.range.start)).0;
+            let letters = usize::try_from(slot / (LETTER * frame::UNIT)).unwrap_or(0);
+            for (line, words) in fold(name, letters).into_iter().enumerate() {
+                let down = (8 + 16 * line as i32) * frame::UNIT;
+                area.draw(&Text::new(words, (x - left, y - top + down), frame::text(13, frame::INK).pos(below)))?;
+            }
         }
         Ok(())
     })
+}
+
+/// Mean width of a letter of a label.
+const LETTER: i32 = 8;
+
+/// A label in one line, or in two if it has more than `letters`: broken behind the hyphen or space nearest its middle.
+fn fold(name: &str, letters: usize) -> Vec<&str> {
+    if name.chars().count() <= letters {
+        return vec![name];
+    }
+    let breaks = name.char_indices().filter(|(_, letter)| "- ".contains(*letter)).map(|(at, _)| at + 1);
+    match breaks.min_by_key(|at| at.abs_diff(name.len() / 2)) {
+        Some(at) => vec![name[..at].trim_end(), &name[at..]],
+        None => vec![name],
+    }
 }
 
 /// Corner, opposite corner, colour.
@@ -83,4 +99,17 @@ fn boxes(bars: &Bars) -> Vec<Box> {
 
 fn tops(bars: &Bars) -> Vec<f64> {
     boxes(bars).into_iter().flat_map(|one| [one.0.1, one.1.1]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_wider_than_its_place_is_broken_near_its_middle() {
+        assert_eq!(fold("tide", 3), ["tide"]);
+        assert_eq!(fold("blink-circular", 20), ["blink-circular"]);
+        assert_eq!(fold("blink-circular", 10), ["blink-", "circular"]);
+        assert_eq!(fold("a long name of four", 10), ["a long", "name of four"]);
+    }
 }
