@@ -277,8 +277,10 @@ fn absent(
         if matches!(kind, Some(ErrorKind::NoSpace | ErrorKind::QuotaExceeded)) {
             return Absence::Full;
         }
-        if view.sleep_of(node) != Sleep::None {
-            return Absence::Asleep;
+        match view.sleep_of(node) {
+            Sleep::None => {}
+            Sleep::Blinks => return Absence::Asleep,
+            Sleep::Off => return Absence::Off,
         }
         if kind.is_some_and(ErrorKind::is_copy_lost) {
             return Absence::Lost;

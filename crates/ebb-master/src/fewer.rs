@@ -3,7 +3,7 @@
 //!
 //! A dataset has a wanted number of copies, and a smaller number that suffices to acknowledge a write. Between the two,
 //! a set continues without a failed member if no other node can replace it. It does not if the member returns by itself
-//! (its node sleeps by plan), or if the writer must get an error (its volume is full). I-104.
+//! (its node blinks by plan), or if the writer must get an error (its volume is full). I-104.
 
 use std::fmt;
 use std::time::Duration;
@@ -23,8 +23,10 @@ pub enum Absence {
     Failing(Duration),
     /// It has no room, and the writer must get an error.
     Full,
-    /// A power plan lets its node sleep, so it will return.
+    /// A power plan lets its node sleep at times, so it will return by itself.
     Asleep,
+    /// A power plan keeps its node off: it returns only with another plan.
+    Off,
 }
 
 impl fmt::Display for Absence {
@@ -36,6 +38,7 @@ impl fmt::Display for Absence {
             Self::Failing(_) => "takes no writes at present",
             Self::Full => "has no room",
             Self::Asleep => "sleeps by the power plan",
+            Self::Off => "is kept off by the power plan",
         })
     }
 }
@@ -60,7 +63,7 @@ pub fn check_go_on(case: &Case, patience: Duration) -> Result<(), String> {
         return Err(format!("{} members are well, and a write needs {}", case.well, case.min));
     }
     let is_waited_for = |absence: &Absence| match absence {
-        Absence::Missed | Absence::Silent | Absence::Lost => false,
+        Absence::Missed | Absence::Silent | Absence::Lost | Absence::Off => false,
         Absence::Failing(span) => *span < patience,
         Absence::Full | Absence::Asleep => true,
     };
@@ -108,7 +111,7 @@ pub struct Attempt {
 
 /// The attempts to place a new metablock that does not fit as a whole on prompt nodes, best first.
 ///
-/// `sound` is the number of usable nodes, with those that sleep by plan. If it is below `wanted`, fewer copies are
+/// `sound` is the number of usable nodes, with those that blink and without those that a plan keeps off. If it is below `wanted`, fewer copies are
 /// tried, down to `min`, before late nodes: a copy on a late node would delay the first write.
 #[must_use]
 pub fn attempts(wanted: usize, min: usize, sound: usize) -> Vec<Attempt> {
@@ -136,6 +139,7 @@ mod tests {
     #[test]
     fn a_set_goes_on_without_a_missed_or_silent_member() {
         assert!(goes_on(2, 2, &[Absence::Missed]) && goes_on(2, 2, &[Absence::Silent]));
+        assert!(goes_on(2, 2, &[Absence::Off]), "no wake of it is planned");
         assert!(goes_on(2, 2, &[Absence::Lost]), "it will not have a good copy by itself");
         assert!(goes_on(2, 2, &[]), "it was short before");
         assert!(goes_on(2, 3, &[Absence::Missed, Absence::Silent, Absence::Missed]), "whatever was wanted");
@@ -171,11 +175,12 @@ mod tests {
 
     #[test]
     fn every_set_that_goes_on_has_as_many_members_as_a_write_needs() {
-        let absences = [Absence::Missed, Absence::Silent, Absence::Failing(PATIENCE), Absence::Full, Absence::Asleep];
+        use Absence::{Asleep, Failing, Full, Missed, Off, Silent};
+        let absences = [Missed, Silent, Failing(PATIENCE), Full, Asleep, Off];
         for (min, well) in (1..4).flat_map(|min| (0..5).map(move |well| (min, well))) {
             for one in absences {
                 for other in absences {
-                    let is_there = [one, other].iter().any(|is| matches!(is, Absence::Full | Absence::Asleep));
+                    let is_there = [one, other].iter().any(|is| matches!(is, Full | Asleep));
                     assert_eq!(goes_on(min, well, &[one, other]), well >= min && !is_there);
                 }
             }

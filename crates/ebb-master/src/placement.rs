@@ -155,11 +155,12 @@ fn volumes(view: &ClusterView<'_>, patience: Patience) -> View {
     soft.registry.view(view.machine.nodes(), patience, &soft.room, view.now, |node| view.sleep_of(node))
 }
 
-/// Number of usable nodes that may have copies of this need. Full nodes and nodes that sleep by plan count.
+/// Number of usable nodes that may have copies of this need now. Full nodes and nodes that blink count. Nodes that a plan
+/// keeps off do not: a copy whose home is off needs another node for the meantime.
 fn sound_nodes(shared: &Shared, need: &Need) -> usize {
     let chain = &need.dataset.chain;
     let view = shared.with_view(|view| volumes(view, Patience::Prompt));
-    let usable = view.volumes.iter().filter(|volume| volume.usable).map(|volume| volume.node);
+    let usable = view.volumes.iter().filter(|volume| volume.usable && !volume.off).map(|volume| volume.node);
     let of_chain = usable.filter(|node| chain.is_empty() || chain.contains(&node.raw()));
     of_chain.collect::<BTreeSet<_>>().len()
 }

@@ -146,15 +146,14 @@ impl Scene {
 /// quota was exceeded, policies changed, a drain was undone and many files were removed.
 #[test]
 fn a_client_leaves_in_bounded_time_after_any_history() {
-    for seed in 1..=30 {
+    // A node that drains beside one that a plan keeps off leaves two for three copies: writes go on with these.
+    for seed in 1..=40 {
         World::run(seed, WorldOptions::default(), move |world| async move {
             let mut scene = Scene::start(&world, seed).await;
             for _ in 0..STEPS {
                 if let Err(error) = scene.step(&world).await {
                     let of_room = matches!(error.kind(), ErrorKind::QuotaExceeded | ErrorKind::NoSpace);
-                    // With a node that drains and others that a plan keeps off, too few may be left for all copies.
-                    let of_nodes = error.kind() == ErrorKind::Unavailable && scene.drained.is_some();
-                    assert!(of_room || of_nodes, "seed {seed}: {error}\n{:#?}", scene.history);
+                    assert!(of_room, "seed {seed}: {error}\n{:#?}", scene.history);
                 }
             }
             let began = world.now();
