@@ -68,7 +68,7 @@ pub async fn limit<T>(context: &Context, command: impl Future<Output = Result<T>
         done = command => done,
         () = limit => {
             let span = context.timeout.unwrap_or_default();
-            let reason = reason(context).map_or_else(String::new, |reason| format!("; it waited for {reason}"));
+            let reason = reason(context, Duration::ZERO).map_or_else(String::new, |reason| format!("; it waited for {reason}"));
             Err(Error::new(ErrorKind::Timeout, format!("not done within {span:?}{reason}")))
         }
     }
@@ -78,7 +78,7 @@ async fn announce(context: &Context) -> std::convert::Infallible {
     let mut said = Said::default();
     loop {
         tokio::time::sleep(LOOK).await;
-        if let Some(reason) = reason(context) {
+        if let Some(reason) = reason(context, PATIENCE) {
             said.say(&context.output, &reason);
         }
     }
@@ -103,13 +103,13 @@ impl Said {
     }
 }
 
-/// What the command has waited for longer than [`PATIENCE`].
-fn reason(context: &Context) -> Option<String> {
+/// What the command has waited for, for this time or longer.
+fn reason(context: &Context, patience: Duration) -> Option<String> {
     let now = Runtime::real().now();
-    if now.since(*STARTED) < PATIENCE {
+    if now.since(*STARTED) < patience {
         return None;
     }
-    let wait = WAITS.longest().filter(|wait| now.since(wait.since) >= PATIENCE);
+    let wait = WAITS.longest().filter(|wait| now.since(wait.since) >= patience);
     let ill = ill_servers(context);
     // A call without a client, as most administration, has no entry: a dead master says enough.
     let wait = match wait {

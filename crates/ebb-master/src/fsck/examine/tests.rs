@@ -39,7 +39,10 @@ fn a_sleeping_node_is_neither_missed_nor_asked() {
     let mut reply = pb::FsckReply::default();
     assert!(examine(&set(&[Found::Asleep, Found::Good, Found::Asleep], 3, written), &mut reply).is_empty());
     let dark = examine(&set(&[Found::Asleep; 3], 3, written), &mut reply).join("\n");
-    assert!(dark.contains("keeps off") && !dark.contains("--repair"), "{dark}");
+    assert!(
+        dark.contains("out of reach by plan: the power plan keeps n1 or n2 or n3 off") && !dark.contains("--repair"),
+        "{dark}"
+    );
     let short = examine(&set(&[Found::Asleep, Found::Unreachable], 2, written), &mut reply).join("\n");
     assert!(short.contains("1 of 2 copies are good"), "{short}");
     examine(&set(&[Found::Asleep], 1, Version::ZERO), &mut reply);
