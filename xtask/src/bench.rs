@@ -91,7 +91,7 @@ fn show(ask: &Ask<'_>, lines: &[Line]) -> Result<bool> {
         lines if ask.json => println!("{}", report::to_json(lines)),
         lines => report::print_table(lines),
     }
-    Ok(programs.into_iter().filter(|step| !step.run()).count() == 0)
+    Ok(programs.into_iter().filter(|step| step.run().is_err()).count() == 0)
 }
 
 fn measure(ask: &Ask<'_>) -> Result<Vec<Line>> {

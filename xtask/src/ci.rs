@@ -1,6 +1,7 @@
 //! The checks of CI: all of `verify`, then the suites on a real mount, the peers that switch power, some real software
 //! on a mount, and a few power cuts.
 
+use crate::failure::Failure;
 use crate::step::{Step, run_all};
 use crate::tree::{Tree, root};
 use crate::{powercut, software};
@@ -10,21 +11,22 @@ const SUITES: &str = "tests/posix/";
 const PEERS: &str = "tests/power/peers.sh";
 
 /// Everything. The suites run even when a check failed: one run shows all that is wrong.
-pub fn run() -> bool {
-    let verified = crate::verify::run();
+pub fn run() -> Vec<Failure> {
+    let mut failures = crate::verify::run();
     let suites = suites();
     if suites.is_empty() {
-        return verified;
+        return failures;
     }
-    if !Step::cargo("build", &["build", "--locked", "-q", "--bin", "ebb"]).run() {
-        return false;
+    if let Err(failure) = Step::cargo("build", &["build", "--locked", "-q", "--bin", "ebb"]).run() {
+        failures.push(failure);
+        return failures;
     }
     let peers = root().join(PEERS).display().to_string();
     let suites = suites.iter().map(|script| Step::program("suite", &[script]));
     let steps: Vec<Step> = suites.chain([Step::program("peers", &[&peers])]).collect();
-    // All of them run, even if the first one fails.
-    let passed = [run_all(&steps), software::run(&software::SHORT), powercut::run_short(), verified];
-    passed.iter().all(|good| *good)
+    failures.extend(run_all(&steps));
+    failures.extend([software::run(&software::SHORT), powercut::run_short()].into_iter().filter_map(Result::err));
+    failures
 }
 
 /// Executable scripts of the folder, in order of name; others are their helpers.

@@ -1,9 +1,10 @@
 //! The counterpart of `verify` that writes.
 
+use crate::failure::Failure;
 use crate::step::{Step, run_all};
 
 /// Makes the repairs that need no decision.
-pub fn run() -> bool {
+pub fn run() -> Vec<Failure> {
     run_all(&[
         Step::cargo(
             "clippy",

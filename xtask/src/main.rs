@@ -20,6 +20,7 @@
 
 mod bench;
 mod ci;
+mod failure;
 mod fix;
 mod powercut;
 mod software;
@@ -37,24 +38,25 @@ const USAGE: &str = "usage: cargo xtask verify | fix | tidy | bench [--json] [--
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let good = match words[..] {
+    let failures = match words[..] {
         ["verify"] => verify::run(),
         ["fix"] => fix::run(),
-        ["tidy"] => tidy::run(),
+        ["tidy"] => tidy::run().err().into_iter().collect(),
         ["bench", ref words @ ..] => match bench::run(words) {
-            Some(good) => good,
+            Some(true) => Vec::new(),
+            Some(false) => return ExitCode::FAILURE,
             None => return wrong(),
         },
-        ["software", ref suites @ ..] => software::run(suites),
+        ["software", ref suites @ ..] => software::run(suites).err().into_iter().collect(),
         ["powercut", ref words @ ..] => match powercut::run(words) {
-            Some(good) => good,
+            Some(outcome) => outcome.err().into_iter().collect(),
             None => return wrong(),
         },
-        ["upgrade", "--from", program] => upgrade::run(program),
+        ["upgrade", "--from", program] => upgrade::run(program).err().into_iter().collect(),
         ["ci"] => ci::run(),
         _ => return wrong(),
     };
-    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failure::close(&failures) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn wrong() -> ExitCode {

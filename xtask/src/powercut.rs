@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 use self::cluster::Cluster;
 use self::image::FileSystem;
 use self::record::Ledger;
+use crate::failure::Failure;
 use crate::step::Step;
 use crate::tree::root;
 
@@ -107,7 +108,7 @@ struct Counts {
 }
 
 /// The command. `None`: unknown arguments.
-pub fn run(words: &[&str]) -> Option<bool> {
+pub fn run(words: &[&str]) -> Option<std::result::Result<(), Failure>> {
     let mut plan = Plan { cuts: LONG, systems: FileSystem::ALL.to_vec(), seed: 1 };
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -120,19 +121,18 @@ pub fn run(words: &[&str]) -> Option<bool> {
         }
     }
     if let Err(why) = possible() {
-        println!("powercut: cannot be run here: {why}");
-        return Some(false);
+        return Some(Err(Failure::new("powercut", vec![format!("cannot be run here: {why}")])));
     }
     Some(carry_out(&plan))
 }
 
 /// The short form for CI. If the machine does not allow cuts, it prints a message and succeeds.
-pub fn run_short() -> bool {
+pub fn run_short() -> std::result::Result<(), Failure> {
     match possible() {
         Ok(()) => carry_out(&Plan { cuts: SHORT, systems: FileSystem::ALL.to_vec(), seed: 1 }),
         Err(why) => {
             println!("== powercut: left out, no power was cut: {why}");
-            true
+            Ok(())
         }
     }
 }
@@ -164,39 +164,39 @@ fn scratch() -> PathBuf {
     root().join("target/powercut")
 }
 
-fn carry_out(plan: &Plan) -> bool {
-    if !Step::cargo("build", &["build", "--locked", "-q", "--bin", "ebb"]).run() {
-        return false;
-    }
+fn carry_out(plan: &Plan) -> std::result::Result<(), Failure> {
+    Step::cargo("build", &["build", "--locked", "-q", "--bin", "ebb"]).run()?;
     kernel::catch_signals();
     println!("== powercut: {} cuts, seed {}", plan.cuts, plan.seed);
     let started = Instant::now();
     let mut counts = Counts::default();
-    let mut good = true;
+    let mut causes = Vec::new();
     for (place, system) in plan.systems.iter().enumerate() {
         let share = plan.cuts / plan.systems.len() + usize::from(place < plan.cuts % plan.systems.len());
         // With few cuts, the next file system gets the kinds of cuts that this one did not have.
         let first = plan.cuts / plan.systems.len() * place;
         if let Err(sentence) = cut_one(*system, first..first + share, plan.seed, &mut counts) {
             println!("powercut: {}: {sentence}", system.name());
-            good = false;
+            causes.push(format!("{}: {sentence}", system.name()));
         }
         if kernel::is_interrupted() {
             println!("powercut: interrupted");
-            good = false;
+            causes.push("interrupted".to_owned());
             break;
         }
     }
     if let Err(sentence) = image::clear(&scratch()) {
         println!("powercut: {sentence}");
-        good = false;
+        causes.push(sentence);
     }
-    good &= counts.lost == 0;
+    if counts.lost > 0 {
+        causes.push(format!("{} acknowledged records were lost, see the lines LOST above", counts.lost));
+    }
     let Counts { cuts, acknowledged, lost } = counts;
     let seconds = started.elapsed().as_secs();
-    let verdict = if good { "ok" } else { "FAILED" };
+    let verdict = if causes.is_empty() { "ok" } else { "FAILED" };
     println!("== powercut: {verdict} cuts={cuts} acknowledged={acknowledged} lost={lost} seconds={seconds}");
-    good
+    if causes.is_empty() { Ok(()) } else { Err(Failure::new("powercut", causes)) }
 }
 
 /// Cuts on one kind of file system. Each cut waits until the results of the one before were checked, and every copy is

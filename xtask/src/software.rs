@@ -1,5 +1,6 @@
 //! Programs that people use, on a real mount and on the host's file system beside it (`tests/software`).
 
+use crate::failure::Failure;
 use crate::step::Step;
 
 /// The suites of CI, which take minutes: all present ones, in their short forms.
@@ -18,10 +19,8 @@ pub const SHORT: [&str; 11] = [
 ];
 
 /// Runs these suites, or all of the folder if none is named.
-pub fn run(suites: &[&str]) -> bool {
-    if !Step::cargo("build", &["build", "--locked", "-q", "--bin", "ebb"]).run() {
-        return false;
-    }
+pub fn run(suites: &[&str]) -> Result<(), Failure> {
+    Step::cargo("build", &["build", "--locked", "-q", "--bin", "ebb"]).run()?;
     let words: Vec<&str> = ["tests/software/on-a-mount.sh"].iter().chain(suites).copied().collect();
     Step::program("software", &words).run()
 }

@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use crate::failure::{Causes, Failure};
+
 /// A program with its arguments, and the part of its output that is shown on success.
 pub struct Step {
     /// Short name.
@@ -42,22 +44,34 @@ impl Step {
         self
     }
 
-    /// Runs it in the workspace's root, with both outputs in one stream. True on success.
-    pub fn run(&self) -> bool {
+    /// Runs it in the workspace's root, with both outputs in one stream.
+    ///
+    /// # Errors
+    /// The program fails, or cannot be run.
+    pub fn run(&self) -> Result<(), Failure> {
         println!("== {}", self.name);
         let started = Instant::now();
         let mut kept = Vec::new();
-        let good = self.pass_lines(&mut kept);
+        let mut causes = Causes::default();
+        let good = self.pass_lines(&mut kept, &mut causes);
         if !good {
             kept.iter().for_each(|line| println!("{line}"));
         }
         let verdict = if good { "ok" } else { "FAILED" };
         println!("== {}: {verdict} ({:.0} s)", self.name, started.elapsed().as_secs_f64());
-        good
+        if good { Ok(()) } else { Err(Failure::new(self.command_name(), causes.into_lines())) }
+    }
+
+    /// The step's name; for a script, which one.
+    fn command_name(&self) -> String {
+        match std::path::Path::new(&self.command[0]).file_name() {
+            Some(script) if self.command[0].ends_with(".sh") => format!("{} {}", self.name, script.display()),
+            _ => self.name.to_owned(),
+        }
     }
 
     /// Shows lines as they come and keeps those held back.
-    fn pass_lines(&self, kept: &mut Vec<String>) -> bool {
+    fn pass_lines(&self, kept: &mut Vec<String>, causes: &mut Causes) -> bool {
         let Ok((reader, writer)) = std::io::pipe() else {
             kept.push("cannot make a pipe".to_owned());
             return false;
@@ -79,6 +93,7 @@ impl Step {
             }
         };
         for line in BufReader::new(reader).lines().map_while(Result::ok) {
+            causes.see(&line);
             if (self.shows)(&line) {
                 println!("{line}");
             } else {
@@ -90,10 +105,6 @@ impl Step {
 }
 
 /// Runs all steps, even after a failure, because a person wants every finding of one run.
-pub fn run_all(steps: &[Step]) -> bool {
-    let failed: Vec<&str> = steps.iter().filter(|step| !step.run()).map(|step| step.name).collect();
-    if !failed.is_empty() {
-        println!("failed: {}", failed.join(", "));
-    }
-    failed.is_empty()
+pub fn run_all(steps: &[Step]) -> Vec<Failure> {
+    steps.iter().filter_map(|step| step.run().err()).collect()
 }

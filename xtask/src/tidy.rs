@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::failure::Failure;
 use crate::tree::Tree;
 
 mod arrows;
@@ -66,27 +67,23 @@ const CHECKS: &[(&str, Check)] = &[
 ];
 
 /// Runs every check and prints its findings.
-pub fn run() -> bool {
+pub fn run() -> Result<(), Failure> {
     println!("== tidy");
-    let tree = match Tree::load() {
-        Ok(tree) => tree,
-        Err(sentence) => {
-            println!("{sentence}\n== tidy: FAILED");
-            return false;
-        }
-    };
-    let mut count = 0;
+    let tree = Tree::load().map_err(|sentence| {
+        println!("{sentence}\n== tidy: FAILED");
+        Failure::new("tidy", vec![sentence])
+    })?;
+    let mut lines = Vec::new();
     for (name, check) in CHECKS {
-        for finding in check(&tree) {
-            println!("{finding} [{name}]");
-            count += 1;
-        }
+        lines.extend(check(&tree).iter().map(|finding| format!("{finding} [{name}]")));
     }
-    match count {
-        0 => println!("== tidy: ok ({} checks, {} files)", CHECKS.len(), tree.files.len()),
-        _ => println!("== tidy: FAILED ({count} findings)"),
+    lines.iter().for_each(|line| println!("{line}"));
+    if lines.is_empty() {
+        println!("== tidy: ok ({} checks, {} files)", CHECKS.len(), tree.files.len());
+        return Ok(());
     }
-    count == 0
+    println!("== tidy: FAILED ({} findings)", lines.len());
+    Err(Failure::new("tidy", lines))
 }
 
 /// Cells of a markdown table's row, trimmed; `None` for other lines and for the line under the head.

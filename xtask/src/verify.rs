@@ -1,9 +1,10 @@
 //! Everything that must hold before a change is merged. It only reads.
 
+use crate::failure::Failure;
 use crate::step::{Step, run_all};
 
 /// All checks.
-pub fn run() -> bool {
+pub fn run() -> Vec<Failure> {
     let formatted = Step::cargo("format", &["fmt", "--all", "--check"]).run();
     let tidy = crate::tidy::run();
     let rest = run_all(&[
@@ -11,7 +12,7 @@ pub fn run() -> bool {
         Step::cargo("tests", &["test", "--workspace", "--locked", "--no-fail-fast"]).showing(is_closing_line),
         Step::cargo("docs", &["doc", "--workspace", "--no-deps", "--locked", "-q"]).with("RUSTDOCFLAGS", "-D warnings"),
     ]);
-    formatted && tidy && rest
+    [formatted, tidy].into_iter().filter_map(Result::err).chain(rest).collect()
 }
 
 /// Lines with a test binary's name and its counts, which a person or a tool can add up, and lines with slow tests: only

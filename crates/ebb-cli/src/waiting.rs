@@ -1,8 +1,8 @@
 //! What a command waits for, in sentences on stderr, and the time limit of a command.
 //!
-//! A command that has waited for [`PATIENCE`] says for what: the operation of its client that has waited longest, and
+//! A command that has waited for 1.5 s says for what: the operation of its client that has waited longest, and
 //! processes of this machine's cluster that have ended or are stopped. A new sentence comes as soon as the reason
-//! changes, the same one again after [`REPEAT`].
+//! changes, the same one again after 10 s.
 
 use std::future::Future;
 use std::sync::LazyLock;
