@@ -34,8 +34,8 @@ if [ ! -x "$peers/sushy/bin/sushy-emulator" ]; then
     python3 -m venv "$peers/sushy"
     "$peers/sushy/bin/pip" install -q sushy-tools==2.2.0
 fi
-cargo build --locked -q -p ebb-power-drivers --example peers
-cargo build --locked -q -p ebb
+# As the tests build them: another choice of packages has other features, and would be compiled anew.
+cargo test --workspace --locked --no-run -q
 
 work=$(mktemp -d)
 started=()

@@ -11,7 +11,8 @@ import sys
 import time
 
 MIB = 1 << 20
-ROW = 20_000
+# Large rows: each commit asks for several syncs, and the disk is full after fewer of them.
+ROW = 60_000
 # For room to be used again: what is removed is freed a little later where many disks are asked.
 PATIENCE = 60
 

@@ -4,7 +4,7 @@
 use crate::failure::Failure;
 use crate::step::{Step, run_all};
 use crate::tree::{Tree, root};
-use crate::{powercut, software};
+use crate::{powercut, programs, software};
 
 const SUITES: &str = "tests/posix/";
 /// upsd, an IPMI controller and a Redfish one.
@@ -17,7 +17,7 @@ pub fn run() -> Vec<Failure> {
     if suites.is_empty() {
         return failures;
     }
-    if let Err(failure) = Step::cargo("build", &["build", "--locked", "-q", "--bin", "ebb"]).run() {
+    if let Err(failure) = programs::build() {
         failures.push(failure);
         return failures;
     }

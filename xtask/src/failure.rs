@@ -47,7 +47,10 @@ pub struct Causes {
 impl Causes {
     /// Sees the next line.
     pub fn see(&mut self, line: &str) {
-        if [" panicked at ", ": fails on the host,", ": passes on the host and not "].iter().any(|mark| line.contains(mark)) {
+        if [" panicked at ", ": fails on the host,", ": passes on the host and not "]
+            .iter()
+            .any(|mark| line.contains(mark))
+        {
             self.after = AFTER + 1;
         }
         if (self.after > 0 || names_a_cause(line)) && self.named.len() < NAMED {

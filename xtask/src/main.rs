@@ -23,6 +23,7 @@ mod ci;
 mod failure;
 mod fix;
 mod powercut;
+mod programs;
 mod software;
 mod step;
 mod tidy;

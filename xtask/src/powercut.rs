@@ -26,7 +26,6 @@ use self::cluster::Cluster;
 use self::image::FileSystem;
 use self::record::Ledger;
 use crate::failure::Failure;
-use crate::step::Step;
 use crate::tree::root;
 
 /// Number of cuts of the long form, and of the short one for CI.
@@ -165,7 +164,7 @@ fn scratch() -> PathBuf {
 }
 
 fn carry_out(plan: &Plan) -> std::result::Result<(), Failure> {
-    Step::cargo("build", &["build", "--locked", "-q", "--bin", "ebb"]).run()?;
+    crate::programs::build()?;
     kernel::catch_signals();
     println!("== powercut: {} cuts, seed {}", plan.cuts, plan.seed);
     let started = Instant::now();

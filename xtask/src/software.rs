@@ -20,7 +20,7 @@ pub const SHORT: [&str; 11] = [
 
 /// Runs these suites, or all of the folder if none is named.
 pub fn run(suites: &[&str]) -> Result<(), Failure> {
-    Step::cargo("build", &["build", "--locked", "-q", "--bin", "ebb"]).run()?;
+    crate::programs::build()?;
     let words: Vec<&str> = ["tests/software/on-a-mount.sh"].iter().chain(suites).copied().collect();
     Step::program("software", &words).run()
 }
