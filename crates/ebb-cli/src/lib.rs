@@ -23,6 +23,7 @@ pub mod admin;
 pub mod context;
 pub mod describe;
 pub mod directory;
+pub mod explain;
 pub mod output;
 pub mod path;
 pub mod private;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use clap::builder::{OsStringValueParser, TypedValueParser, ValueParserFactory};
-use ebb_types::{Error, Result, bail};
+use ebb_types::{Result, bail};
 
 /// Longest path, as Linux has it (PATH_MAX less the final zero).
 const PATH_MAX: usize = 4095;
@@ -119,14 +119,6 @@ pub fn put_json(object: &mut serde_json::Value, key: &str, name: &[u8]) {
 /// A name of ours as the local system takes it.
 pub fn os(name: &[u8]) -> &OsStr {
     OsStr::from_bytes(name)
-}
-
-/// That nothing is at `path`, in a user's words; other errors stay as they are, with the path in front.
-pub fn explain(error: Error, path: &EbbPath) -> Error {
-    if error.kind() == ebb_types::ErrorKind::NotFound {
-        return Error::new(error.kind(), format!("{path} does not exist"));
-    }
-    error.context(path)
 }
 
 #[cfg(test)]

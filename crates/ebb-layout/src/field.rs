@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ebb_types::{HostName, NodeId, RackName, Result, bail};
+use ebb_types::{HostName, NodeId, RackName, Result, bail, counted, human_bytes};
 
 use crate::rng::Rng;
 use crate::{Ask, Chosen, Reason, View, VolumeView};
@@ -50,7 +50,7 @@ impl<'a> Field<'a> {
 
         disks.retain(|volume| volume.usable && volume.has_room(ask.bytes));
         let candidates = group_by_node(disks.iter().copied().filter(open));
-        check_enough(&disks, view, ask, usable_nodes.len(), candidates.len())?;
+        check_enough(view, ask, usable_nodes.len(), candidates.len())?;
         let racks: BTreeSet<_> =
             candidates.iter().map(|node| node.rack).chain(present.iter().map(|place| place.1)).collect();
         let rack_count = racks.len();
@@ -148,30 +148,31 @@ fn group_by_node<'a>(volumes: impl Iterator<Item = &'a VolumeView>) -> Vec<Candi
     nodes.into_values().collect()
 }
 
-fn check_enough(disks: &[&VolumeView], view: &View, ask: &Ask, usable: usize, roomy: usize) -> Result<()> {
+fn check_enough(view: &View, ask: &Ask, usable: usize, roomy: usize) -> Result<()> {
     let missing = ask.missing();
     if roomy >= missing {
         return Ok(());
     }
     let known: BTreeSet<_> = view.volumes.iter().map(|volume| volume.node).collect();
-    let need = format!(
-        "{missing} more of {} copies need {missing} nodes besides the {} present and {} excluded",
-        ask.replicas,
-        ask.present.len(),
-        ask.exclude.len()
-    );
+    let need = match ask.present.len() {
+        0 => format!("{} on as many nodes", counted(missing as u64, "copy")),
+        present => {
+            format!("{missing} more {} beside the {present} that exist", if missing == 1 { "copy" } else { "copies" })
+        }
+    };
     if usable < missing {
         bail!(
             Unavailable,
-            "{need}; {usable} of {} known nodes are usable: start nodes, end a drain, or ask for fewer copies",
+            "{need}: only {usable} of {} nodes can take one: start nodes, end a drain, or ask for fewer copies",
             known.len()
         );
     }
+    let room = human_bytes(ask.bytes);
+    if roomy == 0 {
+        bail!(NoSpace, "no node that can take a copy has room for {room}: remove files, or add nodes or volumes");
+    }
     bail!(
         NoSpace,
-        "{need}; {usable} are usable, but only {roomy} have room for {} bytes ({} of {} volumes have): free space or add volumes",
-        ask.bytes,
-        disks.len(),
-        view.volumes.len()
+        "{need}: only {roomy} of {usable} usable nodes have room for {room}: remove files, or add nodes or volumes"
     )
 }

@@ -355,12 +355,12 @@ fn refusals_name_kind_and_count() {
     let kind = |view: &View, replicas| choose(view, &ask(LayoutKind::Random, replicas)).unwrap_err();
     let error = kind(&view, 4);
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.detail().contains("3 of 3 known nodes are usable"), "{error}");
+    assert!(error.detail().contains("4 copies on as many nodes: only 3 of 3 nodes can take one"), "{error}");
 
     view.volumes[1].free_bytes = 64 << 20;
     let error = kind(&view, 3);
     assert_eq!(error.kind(), ErrorKind::NoSpace);
-    assert!(error.detail().contains("only 2 have room for 67108864 bytes"), "{error}");
+    assert!(error.detail().contains("only 2 of 3 usable nodes have room for 64.0 MiB"), "{error}");
 
     view.volumes[1].usable = false;
     assert_eq!(kind(&view, 3).kind(), ErrorKind::Unavailable);

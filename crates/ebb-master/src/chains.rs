@@ -287,7 +287,7 @@ fn complete_dataset(machine: &Machine, asked: &mut pb::Dataset) -> Result<()> {
     if asked.replicas == 0 {
         asked.replicas = default.replicas;
     }
-    view(asked).map_err(|error| error.context(format_args!("dataset {}", asked.path)))?;
+    view(asked).map_err(|error| error.context(&asked.path))?;
     let mut chain = power_chain(asked, &order)?;
     chain.set_wanted(Some(asked.active).filter(|active| *active > 0))?;
     Ok(())
@@ -299,7 +299,7 @@ fn check_set(machine: &Machine, set: &pb::meta_op::SetDataset) -> Result<()> {
     power_chain(dataset, &all_nodes(machine))?
         .set_wanted(Some(active))
         .map(drop)
-        .map_err(|error| error.context(format_args!("dataset {}", dataset.path)))
+        .map_err(|error| error.context(&dataset.path))
 }
 
 /// Number and bytes of a dataset's extra copies.

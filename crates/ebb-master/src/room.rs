@@ -181,11 +181,11 @@ fn refusal(short: Short, dataset: &pb::Dataset) -> ebb_types::Error {
     match short {
         Short::Quota => ebb_types::err!(
             QuotaExceeded,
-            "dataset {} has used up its quota of {} bytes: remove files, or raise it",
+            "{} has used up its quota of {}: remove files, or raise it",
             dataset.path,
-            dataset.quota_bytes
+            ebb_types::human_bytes(dataset.quota_bytes)
         ),
-        Short::Room => ebb_types::err!(NoSpace, "the volumes of this metablock are full: free space or add volumes"),
+        Short::Room => ebb_types::err!(NoSpace, "the nodes of this file are full: remove files, or add nodes"),
     }
 }
 

@@ -110,7 +110,7 @@ impl Datasets {
         let Some(settings) = self.get(id) else { bail!(NotFound, "there is no dataset {id}") };
         let place = settings.chain.iter().position(|node| *node == op.gone);
         let Some(place) = place.filter(|_| !settings.chain.contains(&op.by) && op.by != 0) else {
-            bail!(Stale, "n{} does not take the place of n{} on the chain of {id}", op.by, op.gone);
+            bail!(Stale, "n{} does not take the place of n{} on the chain of {}", op.by, op.gone, settings.path);
         };
         let mut settings = settings.clone();
         settings.chain[place] = op.by;
@@ -141,7 +141,7 @@ impl Datasets {
                 let inodes = usage.inodes;
                 bail!(
                     QuotaExceeded,
-                    "dataset {} has {inodes} inodes, its quota is {}: remove some, or raise it",
+                    "{} has {inodes} files and directories, its quota is {}: remove some, or raise it",
                     settings.path,
                     settings.quota_inodes
                 )

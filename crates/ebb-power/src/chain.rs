@@ -256,16 +256,15 @@ impl DatasetChain {
     /// Sets the wanted number of active nodes. `None`: as many as the power allows. Returns the resulting number, which
     /// may be lower because gears are switched on as a whole.
     ///
-    /// `Invalid`, with the nearest possible number, for a number below the cover, or above the number of nodes.
+    /// `Invalid`, with the possible numbers, for a number below the cover, or above the number of nodes.
     pub fn set_wanted(&mut self, wanted: Option<u32>) -> Result<u32> {
         let (least, most) = (self.min_active(), self.count());
         if let Some(wanted) = wanted.filter(|wanted| !(least..=most).contains(wanted)) {
             bail!(
                 Invalid,
-                "{}: {wanted} active nodes; {least} hold everything and its expansion chain has {most}, so the nearest \
-                 possible number is {}",
-                self.dataset,
-                wanted.clamp(least, most)
+                "{least} to {most} nodes can be active; {wanted} {} too {}",
+                if wanted == 1 { "is" } else { "are" },
+                if wanted < least { "few to hold everything" } else { "many: the expansion chain has no more" }
             );
         }
         self.wanted_active = wanted;

@@ -3,7 +3,7 @@
 //! Nothing here does I/O, reads a clock or draws a random number.
 //!
 //! Reading order: [`ids`], [`version`], [`geometry`], [`prefetch`], [`read_rule`], [`error`], [`attr`], [`trust`],
-//! [`copies`], [`deadlines`].
+//! [`copies`], [`deadlines`], [`words`].
 #![forbid(unsafe_code)]
 
 pub mod attr;
@@ -16,6 +16,7 @@ pub mod prefetch;
 pub mod read_rule;
 pub mod trust;
 pub mod version;
+pub mod words;
 
 pub use attr::{Attr, Credentials, FileKind, NAME_LEN_MAX, Storage, WallTime, check_name_len};
 pub use copies::{may_lose_by_one_failure, min_copies};
@@ -29,3 +30,4 @@ pub use prefetch::Prefetch;
 pub use read_rule::ReadRule;
 pub use trust::{KERNEL_TRUST_MAX, SESSION_MARGIN};
 pub use version::Version;
+pub use words::{counted, human_bytes};

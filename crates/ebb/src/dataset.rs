@@ -1,8 +1,9 @@
 //! `ebb dataset`.
 
 use clap::{Args, Subcommand, ValueEnum};
+use ebb_cli::explain::explain;
 use ebb_cli::output::{Table, counted, human_bytes};
-use ebb_cli::path::{EbbPath, explain};
+use ebb_cli::path::EbbPath;
 use ebb_cli::units::{ByteSize, Percent};
 use ebb_cli::{Context, admin};
 use ebb_types::{Geometry, HostName, InodeId, Prefetch, ReadRule, Result, bail, may_lose_by_one_failure, min_copies};
@@ -256,7 +257,8 @@ fn value_name(value: impl ValueEnum) -> String {
 
 /// The dataset that a path lies in.
 async fn find(client: &ebb_client::Client, path: &EbbPath) -> Result<pb::Dataset> {
-    let attr = client.resolve(&admin::credentials(), path.as_bytes()).await.map_err(|error| explain(error, path))?;
+    let attr = client.resolve(&admin::credentials(), path.as_bytes()).await;
+    let attr = attr.map_err(|error| explain(error, path, |inode| client.kept_path(inode)))?;
     let all = datasets(client).await?;
     let Some(dataset) = all.into_iter().find(|dataset| dataset.id == attr.storage.dataset.raw()) else {
         bail!(Internal, "{path} names dataset {}, which is not listed", attr.storage.dataset.raw());

@@ -15,12 +15,13 @@ mod remove;
 mod usage;
 mod walk;
 
+use ebb_cli::explain::explain;
 use ebb_cli::output::Output;
-use ebb_cli::path::{EbbPath, explain};
+use ebb_cli::path::{EbbPath, text};
 use ebb_cli::signals::Signals;
 use ebb_cli::{Context, admin};
 use ebb_client::Client;
-use ebb_types::{Attr, Credentials, FileKind, HostName, InodeId, Result, bail, err};
+use ebb_types::{Attr, Credentials, Error, ErrorKind, FileKind, HostName, InodeId, Result, bail, err};
 
 pub use command::FsCommand;
 use owner::OwnerChange;
@@ -109,21 +110,41 @@ impl Session {
         done.map(|()| true)
     }
 
+    /// An error about `path`, for people.
+    pub fn explain(&self, error: Error, path: &EbbPath) -> Error {
+        explain(error, path, |inode| self.client.kept_path(inode))
+    }
+
     /// The inode of an absolute path, links followed.
     pub async fn resolve(&self, path: &EbbPath) -> Result<Attr> {
-        self.client.resolve(&self.credentials, path.as_bytes()).await.map_err(|error| explain(error, path))
+        match self.client.resolve(&self.credentials, path.as_bytes()).await {
+            Ok(attr) => Ok(attr),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(self.explain_missing(error, path).await),
+            Err(error) => Err(self.explain(error, path)),
+        }
+    }
+
+    /// That nothing is at `path`: no such name, or a symbolic link that leads nowhere.
+    async fn explain_missing(&self, error: Error, path: &EbbPath) -> Error {
+        if let Ok(link) = self.client.resolve_link(&self.credentials, path.as_bytes()).await
+            && link.kind == FileKind::Symlink
+            && let Ok(target) = self.client.read_link(&self.credentials, link.inode).await
+        {
+            return err!(NotFound, "{path} points to {}, which does not exist", text(&target));
+        }
+        self.explain(error, path)
     }
 
     /// The inode of an absolute path, the last link not followed.
     pub async fn resolve_link(&self, path: &EbbPath) -> Result<Attr> {
-        self.client.resolve_link(&self.credentials, path.as_bytes()).await.map_err(|error| explain(error, path))
+        self.client.resolve_link(&self.credentials, path.as_bytes()).await.map_err(|error| self.explain(error, path))
     }
 
     /// The attributes of an absolute path; none if there is no such name.
     pub async fn find(&self, path: &EbbPath) -> Result<Option<Attr>> {
         match self.resolve(path).await {
             Ok(attr) => Ok(Some(attr)),
-            Err(error) if error.kind() == ebb_types::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }

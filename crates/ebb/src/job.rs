@@ -5,8 +5,9 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
+use ebb_cli::explain::explain;
 use ebb_cli::output::{counted, human_bytes};
-use ebb_cli::path::{EbbPath, explain};
+use ebb_cli::path::EbbPath;
 use ebb_cli::{Context, admin};
 use ebb_runtime::Runtime;
 use ebb_types::{HostName, Result};
@@ -93,7 +94,7 @@ async fn ship(context: &Context, args: &JobArgs, text: Option<&str>) -> Result<b
     let counted = count_words(&runtime, &client, &credentials, path, &workers, &options, &mut progress).await;
     bar.finish_and_clear();
     client.disconnect().await?;
-    let report = counted.map_err(|error| explain(error, &args.path))?;
+    let report = counted.map_err(|error| explain(error, &args.path, |inode| client.kept_path(inode)))?;
     print(context, args, &report, if text.is_some() { "lines" } else { "words" });
     Ok(report.failed == 0)
 }

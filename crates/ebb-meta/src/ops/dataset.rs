@@ -25,7 +25,7 @@ impl Machine {
         let (parent, name) = self.dataset_place(call, &settings.path)?;
         let root = match self.find(parent, name, &call.credentials)? {
             Some(entry) => {
-                self.check_dataset_root(call, entry.inode)?;
+                self.check_dataset_root(call, entry.inode, &settings.path)?;
                 entry.inode
             }
             None => {
@@ -56,7 +56,7 @@ impl Machine {
         match self.inodes.get(&root) {
             Some(inode) => permission::check_owner(root, inode, &call.credentials)?,
             None if !call.credentials.is_root() => {
-                bail!(NotPermitted, "the root of {id} is gone: only root may set it")
+                bail!(NotPermitted, "the directory of this dataset is removed: only root may set it")
             }
             None => {}
         }
@@ -80,9 +80,9 @@ impl Machine {
         let trimmed = path.trim_end_matches('/');
         let Some((parent, name)) = trimmed.rsplit_once('/').filter(|_| path.starts_with('/')) else {
             if path.starts_with('/') {
-                bail!(Exists, "the root directory is the default dataset's");
+                bail!(Exists, "/ is a dataset already, the default one");
             }
-            bail!(Invalid, "a dataset's path is absolute, not \"{}\"", path.escape_default());
+            bail!(Invalid, "a dataset's path begins with /; \"{}\" does not", path.escape_default());
         };
         if dir::is_dots(name.as_bytes()) {
             bail!(Invalid, "a dataset's path must end with a name");
@@ -92,14 +92,17 @@ impl Machine {
         Ok((found.inode, name.as_bytes()))
     }
 
-    fn check_dataset_root(&self, call: &Call<'_>, id: InodeId) -> Result<()> {
+    fn check_dataset_root(&self, call: &Call<'_>, id: InodeId, path: &str) -> Result<()> {
         let inode = self.directory(id)?;
         permission::check_owner(id, inode, &call.credentials)?;
         if self.datasets.rooted_at(id).is_some() {
-            bail!(Exists, "{id} is a dataset's root already");
+            bail!(Exists, "{path} is a dataset already");
         }
         if inode.directory().is_some_and(|body| body.count != 0) {
-            bail!(NotEmpty, "{id} has entries: a dataset starts empty, as files keep the layout they were made with");
+            bail!(
+                NotEmpty,
+                "{path} is not empty: a dataset begins empty, for files keep the layout that they were made with"
+            );
         }
         Ok(())
     }

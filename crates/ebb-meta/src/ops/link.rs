@@ -14,7 +14,8 @@ impl Machine {
         let inode = self.inode(id)?;
         self.check_new_name(call, parent, &op.name)?;
         if inode.dataset != self.directory(parent)?.dataset && !inode.is_directory() {
-            bail!(CrossDevice, "{id} is in dataset {}, {parent} is not: copy it", inode.dataset);
+            let dataset = &self.datasets.settings(inode.dataset).path;
+            bail!(CrossDevice, "{id} is in dataset {dataset}, and its new name would be in another one: copy it");
         }
         if inode.is_directory() {
             bail!(NotPermitted, "{id} is a directory: it can have one name only");

@@ -160,7 +160,8 @@ impl Machine {
         }
         let (from, to) = (self.directory(ends.source_parent)?.dataset, self.directory(ends.target_parent)?.dataset);
         if from != to {
-            bail!(CrossDevice, "a rename from dataset {from} to {to}: copy instead");
+            let [from, to] = [from, to].map(|id| self.datasets.settings(id).path.as_str());
+            bail!(CrossDevice, "{from} and {to} are different datasets: copy, then remove");
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ impl Session {
         let (parent, name) = self.parent(target).await?;
         let name = NewName { parent, name, mode: 0o666, umask: umask() };
         let new = NewFile { name, ..NewFile::or_existing(parent, name.name, Access::Write) };
-        let made = self.client.create(&self.credentials, new).await.map_err(|error| error.context(target))?;
+        let made = self.client.create(&self.credentials, new).await.map_err(|error| self.explain(error, target))?;
         let mut done = Ok(());
         for (source, mut input) in inputs {
             done = self.append_one(made.handle, source, &mut input).await;
@@ -34,7 +34,7 @@ impl Session {
         }
         let synced = self.client.fsync(made.handle).await;
         self.client.close(made.handle).await;
-        done.and(synced).map_err(|error| error.context(target))
+        done.and(synced).map_err(|error| self.explain(error, target))
     }
 
     async fn append_one(&self, handle: Handle, source: &Path, input: &mut (dyn Read + Send)) -> Result<()> {

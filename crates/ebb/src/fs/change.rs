@@ -23,7 +23,7 @@ impl Session {
             let (source_parent, source_name) = self.parent(source).await?;
             let (target_parent, target_name) = self.parent(&target).await?;
             let rename = Rename { source_parent, source_name, target_parent, target_name, mode: RenameMode::Replace };
-            self.client.rename(&self.credentials, rename).await.map_err(|error| error.context(source))?;
+            self.client.rename(&self.credentials, rename).await.map_err(|error| self.explain(error, source))?;
         }
         Ok(())
     }
@@ -62,7 +62,7 @@ impl Session {
             .make_dir(&self.credentials, NewName { parent, name, mode: 0o777, umask: umask() })
             .await
             .map(drop)
-            .map_err(|error| error.context(path))
+            .map_err(|error| self.explain(error, path))
     }
 
     pub(super) async fn ln(&self, target: &OsStr, link: &EbbPath, symbolic: bool) -> Result<()> {
@@ -74,7 +74,7 @@ impl Session {
             let inode = self.resolve_link(&target).await?.inode;
             self.client.link(&self.credentials, inode, parent, name).await
         };
-        done.map(drop).map_err(|error| error.context(link))
+        done.map(drop).map_err(|error| self.explain(error, link))
     }
 
     pub(super) async fn touch(&self, paths: &[EbbPath], no_create: bool) -> Result<()> {
@@ -89,7 +89,8 @@ impl Session {
                     let (parent, name) = self.parent(path).await?;
                     let name = NewName { parent, name, mode: 0o666, umask: umask() };
                     let new = NewFile { name, ..NewFile::or_existing(parent, name.name, Access::Write) };
-                    let made = self.client.create(&self.credentials, new).await.map_err(|error| error.context(path))?;
+                    let made =
+                        self.client.create(&self.credentials, new).await.map_err(|error| self.explain(error, path))?;
                     self.client.close(made.handle).await;
                 }
             }
@@ -153,7 +154,11 @@ impl Session {
     }
 
     async fn set(&self, path: &EbbPath, attr: &Attr, set: SetAttr) -> Result<()> {
-        self.client.set_attr(&self.credentials, attr.inode, set).await.map(drop).map_err(|error| error.context(path))
+        self.client
+            .set_attr(&self.credentials, attr.inode, set)
+            .await
+            .map(drop)
+            .map_err(|error| self.explain(error, path))
     }
 
     /// Whether a condition holds.

@@ -47,7 +47,7 @@ impl Session {
         match self.client.resolve_link(&self.credentials, path.as_bytes()).await {
             Ok(_) => Ok(true),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotDirectory) => Ok(false),
-            Err(error) => Err(error.context(path)),
+            Err(error) => Err(self.explain(error, path)),
         }
     }
 

@@ -37,7 +37,7 @@ impl Session {
         }
         directories.reverse();
         while let Some((path, inode)) = directories.pop() {
-            let entries = walk::entries(self, inode).await.map_err(|error| error.context(&path))?;
+            let entries = walk::entries(self, inode).await.map_err(|error| self.explain(error, &path))?;
             if args.recursive {
                 let below = entries.iter().filter(|entry| entry.kind == FileKind::Directory);
                 let mut below: Vec<_> = below.map(|entry| (path.join(&entry.name), entry.inode)).collect();

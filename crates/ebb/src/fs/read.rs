@@ -72,7 +72,7 @@ impl Session {
     async fn read_from(&self, path: &EbbPath, offset: u64, mut sink: impl FnMut(&[u8]) -> Result<Go>) -> Result<u64> {
         let attr = self.regular(path).await?;
         let (handle, _) = self.client.open(&self.credentials, attr.inode, Access::Read).await?;
-        let done = self.read_open(handle, offset, &mut sink).await.map_err(|error| error.context(path));
+        let done = self.read_open(handle, offset, &mut sink).await.map_err(|error| self.explain(error, path));
         self.client.close(handle).await;
         done
     }
@@ -147,7 +147,7 @@ impl Session {
                 at = self.read_open(handle, at, &mut |data| print(data).map(|()| Go::On)).await?;
             }
         };
-        let done = done.await.map_err(|error: ebb_types::Error| error.context(&args.path));
+        let done = done.await.map_err(|error| self.explain(error, &args.path));
         self.client.close(handle).await;
         done
     }

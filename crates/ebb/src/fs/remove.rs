@@ -29,13 +29,17 @@ impl Session {
         };
         let (parent, name) = self.parent(path).await?;
         if attr.kind != FileKind::Directory {
-            return self.client.unlink(&self.credentials, parent, name).await.map_err(|error| error.context(path));
+            return self
+                .client
+                .unlink(&self.credentials, parent, name)
+                .await
+                .map_err(|error| self.explain(error, path));
         }
         if !recursive {
             bail!(IsDirectory, "{path} is a directory: give -r to remove it with all below");
         }
-        self.empty(attr.inode).await.map_err(|error| error.context(path))?;
-        self.client.remove_dir(&self.credentials, parent, name).await.map_err(|error| error.context(path))
+        self.empty(attr.inode).await.map_err(|error| self.explain(error, path))?;
+        self.client.remove_dir(&self.credentials, parent, name).await.map_err(|error| self.explain(error, path))
     }
 
     /// Removes all below a directory, deepest first, without recursion: a tree may be deeper than a stack.

@@ -98,21 +98,27 @@ fn joules_per_gib(status: &pb::PowerStatusReply) -> Option<f64> {
 }
 
 fn headline(status: &pb::PowerStatusReply) -> String {
+    let pb::PowerStatusReply { policy, plan_version, drawn_watts, budget_watts, source, joules, .. } = status;
     format!(
-        "{} v{}: {:.1} W of {:.1} W ({}), modelled; {:.0} J so far",
-        status.policy, status.plan_version, status.drawn_watts, status.budget_watts, status.source, status.joules
+        "{policy} v{plan_version}: draws {drawn_watts:.1} W (modelled); the budget is {budget_watts:.1} W ({source}); \
+         {joules:.0} J so far"
     )
 }
 
 fn taken(status: &pb::PowerStatusReply) -> [String; 2] {
-    let interval = status.interval_ms as f64 / 1000.0;
-    let next =
-        format!("a plan for it begins with one of the next intervals of {interval} s: `ebb power status` shows it");
-    [headline(status), next]
+    [headline(status), format!("{}: `ebb power status` shows it", next_plan(status))]
+}
+
+/// When a change of the budget has its effect.
+fn next_plan(status: &pb::PowerStatusReply) -> String {
+    format!("a plan for it begins with one of the next intervals of {} s", status.interval_ms as f64 / 1000.0)
 }
 
 fn lines(status: &pb::PowerStatusReply) -> Vec<String> {
     let mut lines = vec![headline(status), status.why.clone()];
+    if status.drawn_watts > status.budget_watts {
+        lines.push(format!("above the budget: {}", next_plan(status)));
+    }
     if let Some(joules) = joules_per_gib(status) {
         lines.push(format!("{joules:.0} J for each GiB served ({} so far)", human_bytes(status.served_bytes)));
     }
@@ -185,7 +191,8 @@ mod tests {
             ..Default::default()
         };
         let [headline, next] = taken(&status);
-        assert_eq!(headline, "tide v3: 265.0 W of 85.0 W (operator), modelled; 0 J so far");
+        let wanted = "tide v3: draws 265.0 W (modelled); the budget is 85.0 W (operator); 0 J so far";
+        assert_eq!(headline, wanted);
         assert!(next.starts_with("a plan for it begins with one of the next intervals of 2.5 s: "), "{next}");
     }
 
