@@ -6,8 +6,7 @@ use crate::path::EbbPath;
 
 /// The error of a command about `path`. `paths` says where an inode is, as far as that is known.
 pub fn explain(error: Error, path: &EbbPath, paths: impl Fn(InodeId) -> Option<String>) -> Error {
-    let path = path.to_string();
-    let path = if path.len() > 1 { path.trim_end_matches('/') } else { &path };
+    let path = path.shown();
     let sentence = match error.kind() {
         ErrorKind::NotFound => format!("{path} does not exist"),
         ErrorKind::Exists => format!("{path} exists already"),

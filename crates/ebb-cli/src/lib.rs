@@ -23,6 +23,7 @@ pub mod admin;
 pub mod context;
 pub mod describe;
 pub mod directory;
+pub mod examples;
 pub mod explain;
 pub mod output;
 pub mod path;
@@ -32,6 +33,7 @@ pub mod program;
 pub mod programs;
 pub mod signals;
 pub mod units;
+pub mod values;
 pub mod verdict;
 pub mod waiting;
 

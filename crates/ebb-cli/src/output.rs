@@ -29,6 +29,11 @@ impl Output {
         }
     }
 
+    /// The result of a command: a sentence for a person, or the one JSON value.
+    pub fn answer(self, sentence: &str, value: &serde_json::Value) {
+        if self.json { self.print_json(value) } else { print_line(sentence) }
+    }
+
     /// A sentence that matters with JSON too: to stderr.
     pub fn warn(self, line: &str) {
         let _ = writeln!(std::io::stderr(), "ebb: {line}");
@@ -50,18 +55,23 @@ impl Output {
 
     /// A progress bar in bytes on stderr, if a person is watching.
     pub fn byte_bar(self, total: u64, label: &str) -> ProgressBar {
-        self.bar(total, label, "{msg:20!} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}")
+        self.bar(Some(total), label, "{msg:20!} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}")
     }
 
     /// A progress bar in items.
     pub fn item_bar(self, total: u64, label: &str) -> ProgressBar {
-        self.bar(total, label, "{msg:20!} [{bar:30}] {pos}/{len} {eta}")
+        self.bar(Some(total), label, "{msg:20!} [{bar:30}] {pos}/{len} {eta}")
     }
 
-    fn bar(self, total: u64, label: &str, template: &str) -> ProgressBar {
+    /// The progress of work whose extent is not known: a count and its rate.
+    pub fn count_bar(self, label: &str) -> ProgressBar {
+        self.bar(None, label, "{msg} {human_pos} ({per_sec})")
+    }
+
+    fn bar(self, total: Option<u64>, label: &str, template: &str) -> ProgressBar {
         let shown = !self.json && std::io::stderr().is_terminal();
         let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(Some(total), target);
+        let bar = ProgressBar::with_draw_target(total, target);
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("=> "));
         }

@@ -38,6 +38,11 @@ impl EbbPath {
         &self.0[..end]
     }
 
+    /// The path for a sentence, without slashes at its end.
+    pub fn shown(&self) -> String {
+        if self.trimmed().is_empty() { "/".to_owned() } else { text(self.trimmed()) }
+    }
+
     /// The last name; empty for the root.
     pub fn last(&self) -> &[u8] {
         self.trimmed().rsplit(|byte| *byte == b'/').next().unwrap_or_default()

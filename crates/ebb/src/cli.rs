@@ -3,15 +3,16 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use ebb_cli::context::TimeLimit;
 use ebb_cli::describe::{self, DescribeCommand};
 use ebb_cli::output::Output;
 use ebb_cli::verdict::{EXIT_CODES, Verdict};
-use ebb_cli::{Context, Globals, programs, waiting};
+use ebb_cli::{Context, Globals, examples, programs, waiting};
 use ebb_types::{Result, err};
 
 use crate::cluster::{down, status, up};
+use crate::examples::EXAMPLES;
 use crate::{dataset, fs, fsck, job, node, power, role};
 
 /// The program with the experiments and the planners.
@@ -147,14 +148,24 @@ struct UpArgs {
 impl Cli {
     /// Reads the command line; prints and ends the process if it makes no sense.
     pub fn from_arguments(arguments: impl IntoIterator<Item = OsString>) -> Self {
-        let cli = Self::parse_from(arguments);
+        let cli = Self::read(arguments);
         match &cli.command {
             Command::Lab(HandedOver { arguments }) => match job::from_old_spelling(arguments) {
-                Some(job) => Self::parse_from(["ebb".into()].into_iter().chain(cli.globals.arguments()).chain(job)),
+                Some(job) => Self::read(["ebb".into()].into_iter().chain(cli.globals.arguments()).chain(job)),
                 None => cli,
             },
             _ => cli,
         }
+    }
+
+    fn read(arguments: impl IntoIterator<Item = OsString>) -> Self {
+        let matches = Self::described().get_matches_from(arguments);
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    /// The command line with its examples.
+    fn described() -> clap::Command {
+        examples::add(Self::command(), EXAMPLES)
     }
 
     /// How to print.
@@ -190,7 +201,8 @@ impl Cli {
                 waiting::limit(&context, blocking(move || down::down(&dir, &output))).await.map(verdict)
             }
             Command::Umount { mountpoint } => {
-                waiting::limit(&context, blocking(move || role::mount::unmount(&mountpoint))).await.map(verdict)
+                let output = context.output;
+                waiting::limit(&context, blocking(move || role::mount::unmount(&mountpoint, output))).await.map(verdict)
             }
             Command::Fs(command) => waiting::run(&context, fs::run(&context, command)).await.map(Verdict::from),
             Command::Dataset(command) => waiting::run(&context, dataset::run(&context, command)).await.map(verdict),
@@ -202,7 +214,7 @@ impl Cli {
             Command::Plan(more) => {
                 Err(programs::hand_over(LAB, &[globals, vec!["plan".into()], more.arguments].concat()))
             }
-            Command::Describe(command) => describe::run(Self::command(), command).map(verdict),
+            Command::Describe(command) => describe::run(Self::described(), command).map(verdict),
             Command::Mount(args) => role::mount::run(&context, args).await.map(verdict),
             Command::Master(args) => role::master::run(&context, args).await.map(verdict),
             Command::Block(args) => role::block::run(&context, args).await.map(verdict),
@@ -241,7 +253,12 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        Cli::described().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_examples_and_they_are_valid() {
+        examples::check(&Cli::command(), EXAMPLES).unwrap();
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! `ebb dataset`.
 
+use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use ebb_cli::explain::explain;
 use ebb_cli::output::{Table, counted, human_bytes};
 use ebb_cli::path::EbbPath;
 use ebb_cli::units::{ByteSize, Percent};
+use ebb_cli::values::one_of;
 use ebb_cli::{Context, admin};
 use ebb_types::{Geometry, HostName, InodeId, Prefetch, ReadRule, Result, bail, may_lose_by_one_failure, min_copies};
 use ebb_wire::pb;
 use serde_json::json;
 
+mod remove;
 mod show;
 
 #[derive(Debug, Subcommand)]
@@ -33,6 +36,14 @@ pub enum DatasetCommand {
     },
     /// List all datasets.
     List,
+    /// Remove a dataset: its directory, and with -r all files in it.
+    Rm {
+        /// Directory of the dataset.
+        path: EbbPath,
+        /// Remove the files too.
+        #[arg(short, long)]
+        recursive: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -82,9 +93,8 @@ pub struct CreateArgs {
     /// `spare`. `spare` leaves other traffic alone [default: as in the default dataset, where it is 100% unless set].
     #[arg(long)]
     prefetch: Option<Prefetch>,
-    /// Rule that selects the awake node that is asked first: balanced, nearest, least-loaded, longest-awake or
-    /// hit-ratio [default: as in the default dataset, or balanced].
-    #[arg(long)]
+    /// Rule that selects the awake node that is asked first [default: as in the default dataset, or balanced].
+    #[arg(long, value_parser = read_rules())]
     read_rule: Option<ReadRule>,
 }
 
@@ -110,9 +120,8 @@ pub struct SetArgs {
     /// `spare`. Open files keep the earlier value.
     #[arg(long)]
     prefetch: Option<Prefetch>,
-    /// Rule that selects the awake node that is asked first: balanced, nearest, least-loaded, longest-awake or
-    /// hit-ratio. Open files keep the earlier value.
-    #[arg(long)]
+    /// Rule that selects the awake node that is asked first. Open files keep the earlier value.
+    #[arg(long, value_parser = read_rules())]
     read_rule: Option<ReadRule>,
 }
 
@@ -149,6 +158,10 @@ enum ReplicationArg {
     SingleSource,
 }
 
+fn read_rules() -> impl TypedValueParser<Value = ReadRule> {
+    one_of(ReadRule::ALL.map(ReadRule::name))
+}
+
 /// Does it.
 pub async fn run(context: &Context, command: DatasetCommand) -> Result<()> {
     let cluster = context.cluster()?;
@@ -159,6 +172,7 @@ pub async fn run(context: &Context, command: DatasetCommand) -> Result<()> {
         DatasetCommand::SetActive(args) => set_active(context, &client, &args).await,
         DatasetCommand::Show { path } => show::show(context, &cluster, &client, &path).await,
         DatasetCommand::List => list(context, &client).await,
+        DatasetCommand::Rm { path, recursive } => remove::remove(context, &client, &path, recursive).await,
     };
     client.disconnect().await?;
     done
@@ -201,11 +215,7 @@ async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs
     let op = pb::meta_op::Op::CreateDataset(pb::meta_op::CreateDataset { dataset: Some(dataset) });
     let reply = client.meta(&admin::credentials(), op).await?;
     let dataset = reply.dataset.unwrap_or_default();
-    if context.output.json() {
-        context.output.print_json(&to_json(&dataset));
-    } else {
-        context.output.say(&format!("dataset {} made", dataset.path));
-    }
+    context.output.answer(&format!("dataset {} made", dataset.path), &to_json(&dataset));
     warn_of_one(context, &dataset);
     Ok(())
 }

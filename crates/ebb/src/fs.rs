@@ -1,5 +1,6 @@
 //! `ebb fs`: files without a mount.
 
+mod acl;
 mod append;
 mod change;
 mod command;
@@ -12,6 +13,7 @@ mod mode;
 mod owner;
 mod read;
 mod remove;
+mod rename;
 mod usage;
 mod walk;
 
@@ -78,6 +80,10 @@ impl Session {
             C::Tail(args) => self.tail(&args).await,
             C::Put { sources, target, copy, hosts } => return self.put(&sources, &target, copy, &hosts).await,
             C::Get { sources, target, copy } => return self.get(&self.expand(sources).await?, &target, copy).await,
+            C::Getmerge(mut args) => {
+                args.sources = self.expand(args.sources).await?;
+                self.getmerge(&args).await
+            }
             C::Cp { sources, target, copy } => return self.cp(&self.expand(sources).await?, &target, copy).await,
             C::Append { sources, target } => self.append(&sources, &target).await,
             C::Mv { sources, target } => self.mv(&self.expand(sources).await?, &target).await,
@@ -104,10 +110,19 @@ impl Session {
                 let change = OwnerChange { uid: None, gid: Some(gid) };
                 return self.chown(change, &self.expand(paths).await?, recursive).await;
             }
+            C::Getfacl { paths, recursive } => self.getfacl(&self.expand(paths).await?, recursive).await,
+            C::Setfacl(args) => return self.setfacl(&args, &self.expand(args.paths.clone()).await?).await,
             C::Locations { path, why } => self.locations(cluster, &path, why).await,
             C::Checksum { paths } => self.checksum(&self.expand(paths).await?).await,
         };
         done.map(|()| true)
+    }
+
+    /// The result of a command for programs: nothing for people.
+    fn answer(&self, value: impl FnOnce() -> serde_json::Value) {
+        if self.output.json() {
+            self.output.print_json(&value());
+        }
     }
 
     /// An error about `path`, for people.
@@ -120,6 +135,7 @@ impl Session {
         match self.client.resolve(&self.credentials, path.as_bytes()).await {
             Ok(attr) => Ok(attr),
             Err(error) if error.kind() == ErrorKind::NotFound => Err(self.explain_missing(error, path).await),
+            Err(error) if error.kind() == ErrorKind::NotDirectory => Err(self.explain_not_directory(error, path).await),
             Err(error) => Err(self.explain(error, path)),
         }
     }
@@ -133,6 +149,19 @@ impl Session {
             return err!(NotFound, "{path} points to {}, which does not exist", text(&target));
         }
         self.explain(error, path)
+    }
+
+    /// The name before the last one that is no directory.
+    async fn explain_not_directory(&self, error: Error, path: &EbbPath) -> Error {
+        let mut at = path.clone();
+        while let Ok((parent, _)) = at.split() {
+            match self.client.resolve(&self.credentials, parent.as_bytes()).await {
+                // It was asked for as a directory because of the slash at its end.
+                Err(error) if error.kind() == ErrorKind::NotDirectory => at = parent,
+                _ => break,
+            }
+        }
+        Error::new(error.kind(), format!("{} is not a directory", at.shown()))
     }
 
     /// The inode of an absolute path, the last link not followed.
@@ -158,6 +187,11 @@ impl Session {
         }
         Ok((attr.inode, last))
     }
+}
+
+/// Paths for programs.
+fn shown(paths: &[EbbPath]) -> Vec<String> {
+    paths.iter().map(ToString::to_string).collect()
 }
 
 /// The process's umask. It can only be read by setting it.

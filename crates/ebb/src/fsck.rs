@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ebb_cli::directory::ClusterDir;
+use ebb_cli::explain::explain;
 use ebb_cli::output::counted;
 use ebb_cli::path::EbbPath;
 use ebb_cli::verdict::Verdict;
@@ -130,7 +131,7 @@ async fn inode_of(cluster: &ClusterDir, path: &EbbPath) -> Result<u64> {
     let client = admin::client(cluster, &HostName::new("client"), "cli").await?;
     let found = client.resolve(&admin::credentials(), path.as_bytes()).await;
     client.disconnect().await?;
-    Ok(found?.inode.raw())
+    Ok(found.map_err(|error| explain(error, path, |_| None))?.inode.raw())
 }
 
 /// Nodes that blink are asked while they are awake: that is once in an interval, for so many metablocks at a time.

@@ -10,6 +10,7 @@
 mod cli;
 mod cluster;
 mod dataset;
+mod examples;
 mod fs;
 mod fsck;
 mod job;

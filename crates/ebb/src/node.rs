@@ -77,7 +77,10 @@ pub async fn run(context: &Context, command: NodeCommand) -> Result<bool> {
         }
         NodeCommand::Drain { node, undo: false, no_wait } => drain::run(context, &node, no_wait).await.map(|()| true),
         NodeCommand::Readmit { node } => readmit(context, &node).await.map(|()| true),
-        NodeCommand::Start { node } => start(context, &node).await.map(|()| true),
+        NodeCommand::Start { node } => start(context, &node).await.map(|started| {
+            context.output.answer(&started.sentence(), &started.json());
+            true
+        }),
         NodeCommand::Stop { node, force } => stop::run(context, &node, force).await.map(|()| true),
     }
 }
@@ -201,6 +204,7 @@ async fn readmit(context: &Context, name: &str) -> Result<()> {
         bail!(Busy, "n{} runs (process {}): end it first", node.id, process.pid);
     }
     let volumes = &node.volumes;
+    let mut kept = Vec::new();
     for path in volumes.iter().map(|volume| PathBuf::from(&volume.path)).filter(|path| path.is_dir()) {
         let aside = (1..).map(|number| path.with_extension(format!("aside-{number}"))).find(|aside| !aside.exists());
         let aside = aside.expect("numbers do not end");
@@ -210,11 +214,32 @@ async fn readmit(context: &Context, name: &str) -> Result<()> {
             path.display(),
             aside.display()
         ));
+        kept.push(aside.display().to_string());
     }
-    start(context, name).await
+    let started = start(context, name).await?;
+    let mut value = started.json();
+    value["kept"] = json!(kept);
+    context.output.answer(&started.sentence(), &value);
+    Ok(())
 }
 
-async fn start(context: &Context, name: &str) -> Result<()> {
+/// A node whose block server serves.
+struct Started {
+    node: u64,
+    host: String,
+}
+
+impl Started {
+    fn sentence(&self) -> String {
+        format!("n{} ({}) serves", self.node, self.host)
+    }
+
+    fn json(&self) -> serde_json::Value {
+        json!({ "node": format!("n{}", self.node), "host": self.host })
+    }
+}
+
+async fn start(context: &Context, name: &str) -> Result<Started> {
     let cluster = context.cluster()?;
     let nodes = status::ask(&cluster).await?.nodes;
     let node = find(&nodes, name)?;
@@ -224,8 +249,7 @@ async fn start(context: &Context, name: &str) -> Result<()> {
     }
     let volumes = u32::try_from(node.volumes.len()).unwrap_or(1);
     up::start_block(&cluster, &HostName::new(node.host.clone()), &node.rack, volumes)?;
-    context.output.say(&format!("n{} ({}) serves", node.id, node.host));
-    Ok(())
+    Ok(Started { node: node.id, host: node.host.clone() })
 }
 
 /// A node by id (`n3` or `3`) or by host.

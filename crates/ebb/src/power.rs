@@ -1,6 +1,8 @@
 //! `ebb power`: the supply, the power plan, the sleeping nodes.
 
+use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
+use ebb_cli::values::one_of;
 use ebb_cli::{Context, admin};
 use ebb_power::PolicyKind;
 use ebb_types::Result;
@@ -48,12 +50,17 @@ pub struct SetArgs {
 
 #[derive(Debug, Args)]
 pub struct PolicyArgs {
-    /// Policy: always-on, activation, blink-staggered, blink-circular, blink-synchronous, load-proportional, migration
-    /// or tide.
+    /// Policy, by which nodes sleep when the supply is low.
+    #[arg(value_parser = policies())]
     policy: PolicyKind,
     /// Choose the policy even if it puts data out of reach or wears out rotational disks.
     #[arg(long)]
     force: bool,
+}
+
+/// The policies by name.
+pub fn policies() -> impl TypedValueParser<Value = PolicyKind> {
+    one_of(PolicyKind::ALL.iter().map(|policy| policy.name()))
 }
 
 /// Does it.

@@ -1,6 +1,8 @@
 //! The program as a user meets it: real processes, real sockets, a real mount.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests live in the real world")]
 
+#[path = "it/answers.rs"]
+mod answers;
 #[path = "it/bad_input.rs"]
 mod bad_input;
 #[path = "it/caches.rs"]

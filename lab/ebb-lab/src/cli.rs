@@ -1,11 +1,12 @@
 //! The command line.
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use ebb_cli::describe::{self, DescribeCommand};
 use ebb_cli::output::Output;
-use ebb_cli::{Context, Globals};
+use ebb_cli::{Context, Globals, examples};
 use ebb_types::Result;
 
+use crate::examples::EXAMPLES;
 use crate::{metablocks, paper, plan, power, soak, virtual_cluster};
 
 /// Experiments with Ebb: virtual clusters under faults, the papers' figures, and planners.
@@ -53,6 +54,17 @@ enum Command {
 }
 
 impl Cli {
+    /// Reads the command line; prints and ends the process if it makes no sense.
+    pub fn of_this_process() -> Self {
+        let matches = Self::described().get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    /// The command line with its examples.
+    fn described() -> clap::Command {
+        examples::add(Self::command(), EXAMPLES)
+    }
+
     /// How to print.
     pub const fn output(&self) -> Output {
         self.globals.output()
@@ -69,7 +81,7 @@ impl Cli {
             Command::Metablocks(args) => metablocks::run(&context, &args).await.map(|()| true),
             Command::Power(args) => power::run(&context, &args).await,
             Command::Plan(command) => plan::run(&context, command).map(|()| true),
-            Command::Describe(command) => describe::run(Self::command(), command).map(|()| true),
+            Command::Describe(command) => describe::run(Self::described(), command).map(|()| true),
         }
     }
 
@@ -89,7 +101,12 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        Cli::described().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_examples_and_they_are_valid() {
+        examples::check(&Cli::command(), EXAMPLES).unwrap();
     }
 
     #[test]

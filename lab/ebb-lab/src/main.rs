@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the command line lives in the real world")]
 
 mod cli;
+mod examples;
 mod metablocks;
 mod paper;
 mod plan;
@@ -15,13 +16,12 @@ mod virtual_cluster;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use ebb_runtime::virt::Turn;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = cli::Cli::of_this_process();
     ebb_cli::program::start_logging(cli.log_default(), Stamp);
     ebb_cli::program::run("ebb-lab", cli.output(), cli.run())
 }

@@ -8,6 +8,7 @@ use ebb_cli::output::Output;
 use ebb_cli::process::{self, ProcessFile};
 use ebb_types::{ErrorKind, Result, bail};
 use rustix::process::Signal;
+use serde_json::json;
 
 use super::progress::{Next, Progress, writes};
 use crate::role::{power_client, power_manager};
@@ -21,11 +22,12 @@ const SAID_EVERY: Duration = Duration::from_secs(30);
 pub fn down(path: &Path, output: &Output) -> Result<()> {
     let cluster = ClusterDir::open(path)?;
     let ended = stop_processes(&cluster, output)?;
-    if ended == 0 {
-        output.say(&format!("no process of the cluster in {} was running", cluster.path.display()));
-    } else {
-        output.say(&format!("{ended} process{} ended, no mount left", if ended == 1 { "" } else { "es" }));
-    }
+    let sentence = match ended {
+        0 => format!("no process of the cluster in {} was running", cluster.path.display()),
+        1 => "1 process ended, no mount left".to_owned(),
+        _ => format!("{ended} processes ended, no mount left"),
+    };
+    output.answer(&sentence, &json!({ "ended": ended }));
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use ebb_cli::directory::{ClusterDir, is_absent};
 use ebb_cli::output::{Output, counted};
 use ebb_cli::{private, process};
 use ebb_types::{Error, HostName, Result, bail};
+use serde_json::json;
 
 use super::{start, status};
 use crate::role::power_manager::PowerFigures;
@@ -169,12 +170,18 @@ async fn start_all(
         }
     }
     let troubles = status::wait_serving(cluster, nodes as usize, START_TIMEOUT).await?;
-    output.say(&format!(
+    let sentence = format!(
         "cluster {} serves: 1 master, {}, {} each",
         cluster.file.cluster,
         counted(nodes.into(), "block server"),
         counted(options.volumes.into(), "volume"),
-    ));
+    );
+    let started: Vec<String> = parts.iter().map(|part| part.name()).collect();
+    let value = json!({
+        "cluster": cluster.file.cluster.to_string(), "dir": cluster.path.display().to_string(), "nodes": nodes,
+        "started": started, "troubles": troubles,
+    });
+    output.answer(&sentence, &value);
     troubles.iter().for_each(|trouble| output.say(trouble));
     output.say(&format!("next: ebb mount --dir {} MOUNTPOINT", cluster.path.display()));
     Ok(())

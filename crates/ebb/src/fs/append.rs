@@ -8,6 +8,7 @@ use bytes::Bytes;
 use ebb_cli::path::EbbPath;
 use ebb_client::{Access, Handle, NewFile, NewName};
 use ebb_types::{Error, Result, err};
+use serde_json::json;
 
 use super::read::STEP;
 use super::{Session, umask};
@@ -25,19 +26,28 @@ impl Session {
         let name = NewName { parent, name, mode: 0o666, umask: umask() };
         let new = NewFile { name, ..NewFile::or_existing(parent, name.name, Access::Write) };
         let made = self.client.create(&self.credentials, new).await.map_err(|error| self.explain(error, target))?;
-        let mut done = Ok(());
+        let (mut done, mut bytes) = (Ok(()), 0);
         for (source, mut input) in inputs {
-            done = self.append_one(made.handle, source, &mut input).await;
+            done = self.append_one(made.handle, source, &mut input, &mut bytes).await;
             if done.is_err() {
                 break;
             }
         }
         let synced = self.client.fsync(made.handle).await;
         self.client.close(made.handle).await;
-        done.and(synced).map_err(|error| self.explain(error, target))
+        done.and(synced).map_err(|error| self.explain(error, target))?;
+        self.answer(|| json!({ "path": target.to_string(), "bytes": bytes }));
+        Ok(())
     }
 
-    async fn append_one(&self, handle: Handle, source: &Path, input: &mut (dyn Read + Send)) -> Result<()> {
+    /// Appends one source, and adds to the number of appended bytes.
+    async fn append_one(
+        &self,
+        handle: Handle,
+        source: &Path,
+        input: &mut (dyn Read + Send),
+        bytes: &mut u64,
+    ) -> Result<()> {
         loop {
             let mut buffer = Vec::with_capacity(STEP as usize);
             let read = tokio::task::block_in_place(|| input.take(u64::from(STEP)).read_to_end(&mut buffer));
@@ -45,7 +55,9 @@ impl Session {
             if buffer.is_empty() {
                 return Ok(());
             }
+            let length = buffer.len() as u64;
             self.client.append(handle, Bytes::from(buffer)).await?;
+            *bytes += length;
         }
     }
 }

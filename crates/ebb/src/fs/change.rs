@@ -1,33 +1,19 @@
-//! `ebb fs mkdir`, `mv`, `ln`, `touch`, `chmod`, `chown`, `chgrp` and `test`.
+//! `ebb fs mkdir`, `ln`, `touch`, `chmod`, `chown`, `chgrp` and `test`.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use ebb_cli::path::EbbPath;
-use ebb_client::{Access, NewFile, NewName, Rename, RenameMode, SetAttr, SetTime};
-use ebb_types::{Attr, ErrorKind, FileKind, Result, bail};
+use ebb_client::{Access, NewFile, NewName, SetAttr, SetTime};
+use ebb_types::{Attr, Error, ErrorKind, FileKind, Result, bail};
+use serde_json::json;
 
 use super::command::Condition;
 use super::mode::ModeChange;
 use super::owner::OwnerChange;
-use super::{Session, umask, walk};
+use super::{Session, shown, umask, walk};
 
 impl Session {
-    pub(super) async fn mv(&self, sources: &[EbbPath], target: &EbbPath) -> Result<()> {
-        let into = self.find(target).await?.is_some_and(|attr| attr.kind == FileKind::Directory);
-        if sources.len() > 1 && !into {
-            bail!(NotDirectory, "{target} is not a directory: several files go only into one");
-        }
-        for source in sources {
-            let target = if into { target.join(source.last()) } else { target.clone() };
-            let (source_parent, source_name) = self.parent(source).await?;
-            let (target_parent, target_name) = self.parent(&target).await?;
-            let rename = Rename { source_parent, source_name, target_parent, target_name, mode: RenameMode::Replace };
-            self.client.rename(&self.credentials, rename).await.map_err(|error| self.explain(error, source))?;
-        }
-        Ok(())
-    }
-
     pub(super) async fn mkdir(&self, paths: &[EbbPath], parents: bool) -> Result<()> {
         for path in paths {
             if parents {
@@ -36,6 +22,7 @@ impl Session {
                 self.make_dir(path).await?;
             }
         }
+        self.answer(|| json!({ "made": shown(paths) }));
         Ok(())
     }
 
@@ -74,10 +61,13 @@ impl Session {
             let inode = self.resolve_link(&target).await?.inode;
             self.client.link(&self.credentials, inode, parent, name).await
         };
-        done.map(drop).map_err(|error| self.explain(error, link))
+        done.map_err(|error| self.explain(error, link))?;
+        self.answer(|| json!({ "made": [link.to_string()], "symbolic": symbolic }));
+        Ok(())
     }
 
     pub(super) async fn touch(&self, paths: &[EbbPath], no_create: bool) -> Result<()> {
+        let mut made = Vec::new();
         for path in paths {
             match self.find(path).await? {
                 Some(attr) => {
@@ -89,12 +79,14 @@ impl Session {
                     let (parent, name) = self.parent(path).await?;
                     let name = NewName { parent, name, mode: 0o666, umask: umask() };
                     let new = NewFile { name, ..NewFile::or_existing(parent, name.name, Access::Write) };
-                    let made =
+                    let created =
                         self.client.create(&self.credentials, new).await.map_err(|error| self.explain(error, path))?;
-                    self.client.close(made.handle).await;
+                    self.client.close(created.handle).await;
+                    made.push(path.clone());
                 }
             }
         }
+        self.answer(|| json!({ "touched": shown(paths), "made": shown(&made) }));
         Ok(())
     }
 
@@ -121,14 +113,15 @@ impl Session {
         recursive: bool,
         change: impl Fn(&Attr) -> Option<SetAttr>,
     ) -> Result<bool> {
+        let mut changes = Changes::default();
         if let ([path], false) = (paths, recursive) {
             let attr = self.resolve(path).await?;
             if let Some(set) = change(&attr) {
                 self.set(path, &attr, set).await?;
+                changes.changed += 1;
             }
-            return Ok(true);
+            return Ok(changes.report(self));
         }
-        let mut is_whole = true;
         for top in paths {
             let mut found = Vec::new();
             let listed = if recursive {
@@ -138,19 +131,17 @@ impl Session {
             };
             // What is below comes first: a directory may lose the permission to go there.
             for (path, attr) in found.iter().rev() {
-                if let Some(set) = change(attr)
-                    && let Err(error) = self.set(path, attr, set).await
-                {
-                    self.output.warn(&error.to_string());
-                    is_whole = false;
+                let Some(set) = change(attr) else { continue };
+                match self.set(path, attr, set).await {
+                    Ok(()) => changes.changed += 1,
+                    Err(error) => changes.fail(self, path, &error),
                 }
             }
             if let Err(error) = listed {
-                self.output.warn(&error.to_string());
-                is_whole = false;
+                changes.fail(self, top, &error);
             }
         }
-        Ok(is_whole)
+        Ok(changes.report(self))
     }
 
     async fn set(&self, path: &EbbPath, attr: &Attr, set: SetAttr) -> Result<()> {
@@ -180,5 +171,27 @@ impl Session {
             FileKind::File => (attr.size == 0) == condition.zero,
             _ => false,
         })
+    }
+}
+
+/// What a command changed, counted.
+#[derive(Default)]
+pub(super) struct Changes {
+    pub(super) changed: u64,
+    failed: Vec<serde_json::Value>,
+}
+
+impl Changes {
+    /// Reports a failure at once, and keeps it for the end.
+    pub(super) fn fail(&mut self, session: &Session, path: &EbbPath, error: &Error) {
+        session.output.warn(&error.to_string());
+        self.failed.push(json!({ "path": path.to_string(), "error": error.detail() }));
+    }
+
+    /// False: something was not changed.
+    pub(super) fn report(self, session: &Session) -> bool {
+        let is_whole = self.failed.is_empty();
+        session.answer(|| json!({ "changed": self.changed, "failed": self.failed }));
+        is_whole
     }
 }

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Subcommand};
 use ebb_cli::path::EbbPath;
 
-use super::copy::CopyArgs;
+use super::acl::SetfaclArgs;
+use super::copy::{CopyArgs, MergeArgs};
 use super::find::Criteria;
 use super::mode::ModeChange;
 use super::owner::OwnerChange;
@@ -52,6 +53,8 @@ pub enum FsCommand {
         #[command(flatten)]
         copy: CopyArgs,
     },
+    /// Copy several files into one local file.
+    Getmerge(MergeArgs),
     /// Copy files or directory trees within the file system.
     Cp {
         /// Files or directories to copy.
@@ -71,6 +74,8 @@ pub enum FsCommand {
         target: EbbPath,
     },
     /// Rename or move files and directories.
+    ///
+    /// Between datasets they are copied with all attributes, compared, and then removed.
     Mv {
         /// Files or directories to move.
         #[arg(required = true)]
@@ -170,6 +175,16 @@ pub enum FsCommand {
         #[arg(short = 'R', long)]
         recursive: bool,
     },
+    /// Show access control lists.
+    Getfacl {
+        #[arg(required = true)]
+        paths: Vec<EbbPath>,
+        /// Also of everything below directories.
+        #[arg(short = 'R', long)]
+        recursive: bool,
+    },
+    /// Change access control lists.
+    Setfacl(SetfaclArgs),
     /// Show where the replicas of a file's metablocks lie.
     #[command(visible_alias = "blocks")]
     Locations {

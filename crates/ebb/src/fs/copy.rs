@@ -1,4 +1,4 @@
-//! `ebb fs put`, `get`, `cp`: copies into, out of and within the file system.
+//! `ebb fs put`, `get`, `getmerge`, `cp`, and `mv` between datasets: copies into, out of and within the file system.
 //!
 //! - A copy has no name until it is whole and synced: whoever looks sees the old file, no file or the new one. If the
 //!   command fails or is killed, the part that was copied goes with it; see [`landing`] and [`local`].
@@ -6,9 +6,11 @@
 //! - Of several files, each stands for itself: a failure is reported at once, the others are copied, and the counts at
 //!   the end tell what was done.
 
+mod across;
 mod get;
 mod landing;
 mod local;
+mod merge;
 mod put;
 mod tally;
 mod within;
@@ -24,6 +26,7 @@ use indicatif::ProgressBar;
 use tokio::task::JoinSet;
 
 use super::Session;
+pub use merge::MergeArgs;
 use tally::Tally;
 
 /// Files copied side by side: one alone leaves the master and the disks idle in turn.

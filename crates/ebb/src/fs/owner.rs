@@ -28,7 +28,7 @@ impl FromStr for OwnerChange {
 }
 
 /// The number of a user.
-fn uid_of(name: &str) -> Result<u32, String> {
+pub fn uid_of(name: &str) -> Result<u32, String> {
     let found = || User::from_name(name).ok().flatten().map(|user| user.uid.as_raw());
     numbered(name).or_else(found).ok_or_else(|| format!("no user is called {name:?}"))
 }
@@ -37,6 +37,16 @@ fn uid_of(name: &str) -> Result<u32, String> {
 pub fn gid_of(name: &str) -> Result<u32, String> {
     let found = || Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw());
     numbered(name).or_else(found).ok_or_else(|| format!("no group is called {name:?}"))
+}
+
+/// The name of a user, or the number of one without a name.
+pub fn user_name(uid: u32) -> String {
+    User::from_uid(uid.into()).ok().flatten().map_or_else(|| uid.to_string(), |user| user.name)
+}
+
+/// The name of a group, or the number of one without a name.
+pub fn group_name(gid: u32) -> String {
+    Group::from_gid(gid.into()).ok().flatten().map_or_else(|| gid.to_string(), |group| group.name)
 }
 
 fn numbered(name: &str) -> Option<u32> {

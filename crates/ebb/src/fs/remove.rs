@@ -1,49 +1,91 @@
 //! `ebb fs rm`.
 
 use ebb_cli::path::EbbPath;
-use ebb_types::{ErrorKind, FileKind, InodeId, Result, bail};
+use ebb_types::{Error, ErrorKind, FileKind, InodeId, Result, bail};
+use indicatif::ProgressBar;
+use serde_json::json;
 
 use super::{Session, walk};
+
+/// Number of removed names.
+#[derive(Debug)]
+pub struct Removed {
+    /// Files, links and special files.
+    pub files: u64,
+    /// Directories.
+    pub directories: u64,
+    bar: ProgressBar,
+}
+
+impl Removed {
+    fn file(&mut self) {
+        self.files += 1;
+        self.bar.inc(1);
+    }
+
+    fn directory(&mut self) {
+        self.directories += 1;
+        self.bar.inc(1);
+    }
+}
 
 impl Session {
     /// Removes paths. Of several, each stands for itself: a failure is reported, and the others are removed. False:
     /// something was not removed.
     pub(super) async fn rm(&self, paths: &[EbbPath], recursive: bool, force: bool) -> Result<bool> {
-        if let [path] = paths {
-            return self.rm_one(path, recursive, force).await.map(|()| true);
-        }
-        let mut is_whole = true;
+        let mut removed = self.counted_removal();
+        let mut failed = Vec::new();
         for path in paths {
-            if let Err(error) = self.rm_one(path, recursive, force).await {
-                self.output.warn(&error.to_string());
-                is_whole = false;
+            match self.rm_one(path, recursive, force, &mut removed).await {
+                Err(error) if paths.len() == 1 => return Err(error),
+                Err(error) => {
+                    removed.bar.suspend(|| self.output.warn(&error.to_string()));
+                    failed.push(json!({ "path": path.to_string(), "error": error.detail() }));
+                }
+                Ok(()) => {}
             }
         }
+        removed.bar.finish_and_clear();
+        let is_whole = failed.is_empty();
+        self.answer(|| json!({ "files": removed.files, "directories": removed.directories, "failed": failed }));
         Ok(is_whole)
     }
 
-    async fn rm_one(&self, path: &EbbPath, recursive: bool, force: bool) -> Result<()> {
+    /// Removes a path with all below.
+    pub async fn remove(&self, path: &EbbPath) -> Result<Removed> {
+        let mut removed = self.counted_removal();
+        let done = self.rm_one(path, true, true, &mut removed).await;
+        removed.bar.finish_and_clear();
+        done.map(|()| removed)
+    }
+
+    fn counted_removal(&self) -> Removed {
+        Removed { files: 0, directories: 0, bar: self.output.count_bar("removed") }
+    }
+
+    async fn rm_one(&self, path: &EbbPath, recursive: bool, force: bool, removed: &mut Removed) -> Result<()> {
         let attr = match self.resolve_link(path).await {
             Err(error) if force && error.kind() == ErrorKind::NotFound => return Ok(()),
             attr => attr?,
         };
         let (parent, name) = self.parent(path).await?;
+        let explain = |error| self.explain(error, path);
         if attr.kind != FileKind::Directory {
-            return self
-                .client
-                .unlink(&self.credentials, parent, name)
-                .await
-                .map_err(|error| self.explain(error, path));
+            self.client.unlink(&self.credentials, parent, name).await.map_err(explain)?;
+            removed.file();
+            return Ok(());
         }
         if !recursive {
             bail!(IsDirectory, "{path} is a directory: give -r to remove it with all below");
         }
-        self.empty(attr.inode).await.map_err(|error| self.explain(error, path))?;
-        self.client.remove_dir(&self.credentials, parent, name).await.map_err(|error| self.explain(error, path))
+        self.empty(attr.inode, removed).await.map_err(explain)?;
+        self.client.remove_dir(&self.credentials, parent, name).await.map_err(explain)?;
+        removed.directory();
+        Ok(())
     }
 
     /// Removes all below a directory, deepest first, without recursion: a tree may be deeper than a stack.
-    async fn empty(&self, top: InodeId) -> Result<()> {
+    async fn empty(&self, top: InodeId, removed: &mut Removed) -> Result<()> {
         let mut stack = vec![(top, walk::entries(self, top).await?)];
         while let Some((directory, left)) = stack.last_mut() {
             let directory = *directory;
@@ -53,12 +95,14 @@ impl Session {
                 continue;
             };
             if entry.kind != FileKind::Directory {
-                self.client.unlink(&self.credentials, directory, &entry.name).await?;
+                gone(self.client.unlink(&self.credentials, directory, &entry.name).await)?;
+                removed.file();
                 continue;
             }
-            let inside = walk::entries(self, entry.inode).await?;
+            let Some(inside) = gone(walk::entries(self, entry.inode).await)? else { continue };
             if inside.is_empty() {
-                self.client.remove_dir(&self.credentials, directory, &entry.name).await?;
+                gone(self.client.remove_dir(&self.credentials, directory, &entry.name).await)?;
+                removed.directory();
             } else {
                 let inode = entry.inode;
                 left.push(entry);
@@ -66,5 +110,14 @@ impl Session {
             }
         }
         Ok(())
+    }
+}
+
+/// What another program has removed meanwhile needs nothing more.
+fn gone<T>(done: Result<T, Error>) -> Result<Option<T>> {
+    match done {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }

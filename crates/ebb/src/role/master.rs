@@ -13,6 +13,7 @@ use ebb_master::service::Master;
 use ebb_proxy::{Hosted, ProxyOptions, Sessions};
 use ebb_runtime::Runtime;
 use ebb_types::{HostName, NodeId, Result, bail, err};
+use serde_json::json;
 
 use super::wait_for_end;
 
@@ -64,9 +65,10 @@ async fn accept_loss(context: &Context, without: &[String]) -> Result<()> {
     };
     let without = without.iter().map(node).collect::<Result<BTreeSet<NodeId>>>()?;
     accept::write(&Runtime::real(), &data_dir, &without).await?;
-    context.output.say(
+    context.output.answer(
         "the loss is accepted with the master's next start, once the nodes have reported: what came after this directory was \
          saved is lost. Until `ebb fsck` has come to its end no replica is deleted",
+        &json!({ "accepted": true, "without": without.iter().map(ToString::to_string).collect::<Vec<_>>() }),
     );
     Ok(())
 }

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use clap::Args;
 use ebb_cli::directory::ClusterDir;
+use ebb_cli::output::Output;
 use ebb_cli::process::{self, ProcessFile};
 use ebb_cli::units::ByteSize;
 use ebb_cli::{Context, admin};
 use ebb_client::{Client, Unit};
 use ebb_runtime::Runtime;
 use ebb_types::{Error, HostName, Prefetch, Result};
+use serde_json::json;
 
 use super::wait_for_end;
 use crate::cluster::start;
@@ -84,7 +86,9 @@ pub async fn run(context: &Context, args: MountArgs) -> Result<()> {
     arguments.extend(args.client_arguments());
     arguments.extend(["--dir".into(), cluster.path.clone().into_os_string(), mountpoint.clone().into_os_string()]);
     let started = start::start(&cluster, &name, &arguments)?.wait_registered(&cluster, START_TIMEOUT)?;
-    context.output.say(&format!("{} is mounted (pid {})", mountpoint.display(), started.pid));
+    let sentence = format!("{} is mounted (pid {})", mountpoint.display(), started.pid);
+    let value = json!({ "mountpoint": mountpoint.display().to_string(), "pid": started.pid, "hidden_entries": hidden });
+    context.output.answer(&sentence, &value);
     if hidden > 0 {
         let (entries, mountpoint) = (counted_entries(hidden), mountpoint.display());
         context.output.warn(&format!("{mountpoint} was not empty: {entries} hidden while it is a mount"));
@@ -150,8 +154,13 @@ async fn serve(cluster: &ClusterDir, args: &MountArgs, name: &str, mountpoint: &
 }
 
 /// Unmounts and waits until the mount process has flushed everything and ended.
-pub fn unmount(mountpoint: &Path) -> Result<()> {
-    ebb_fuse::unmount(&absolute(mountpoint)?)
+pub fn unmount(mountpoint: &Path, output: Output) -> Result<()> {
+    let mountpoint = absolute(mountpoint)?;
+    ebb_fuse::unmount(&mountpoint)?;
+    if output.json() {
+        output.print_json(&json!({ "unmounted": mountpoint.display().to_string() }));
+    }
+    Ok(())
 }
 
 /// The absolute path. Works where a dead mount makes every look at the path itself fail.

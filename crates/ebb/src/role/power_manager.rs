@@ -35,7 +35,7 @@ pub struct PowerManagerArgs {
 pub struct PowerFigures {
     /// Power policy, by which nodes sleep when the supply is low. Without this option, a cluster keeps its earlier
     /// policy; without an earlier policy, all nodes are on.
-    #[arg(long)]
+    #[arg(long, value_parser = crate::power::policies())]
     pub policy: Option<PolicyKind>,
     /// Blink interval, such as 2s [default: 60s, or as before].
     #[arg(long, requires = "policy")]

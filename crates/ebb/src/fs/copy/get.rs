@@ -112,7 +112,7 @@ async fn get_file(tools: &Tools, attr: &Attr, target: &Path) -> Result<Copied> {
 }
 
 /// Reads a file from front to back into a local one. Returns the number of bytes.
-async fn read_to(tools: &Tools, attr: &Attr, out: &mut (impl Write + Send), target: &Path) -> Result<u64> {
+pub(super) async fn read_to(tools: &Tools, attr: &Attr, out: &mut (impl Write + Send), target: &Path) -> Result<u64> {
     let (handle, _) = tools.client.open(&tools.credentials, attr.inode, ebb_client::Access::Read).await?;
     let mut offset = 0;
     let done = loop {

@@ -51,6 +51,14 @@ impl Tally {
         is_whole
     }
 
+    /// Why a part was not copied, if so.
+    pub fn trouble(&self) -> Option<String> {
+        if let Some((path, error)) = self.failures.first() {
+            return Some(format!("{path}: {error}"));
+        }
+        (self.skipped > 0).then(|| format!("{} cannot be copied", counted(self.skipped, "special file")))
+    }
+
     fn json(&self) -> serde_json::Value {
         let failures = self.failures.iter();
         let failures: Vec<_> = failures.map(|(path, error)| json!({"path": path, "error": error.detail()})).collect();

@@ -65,7 +65,13 @@ impl Session {
         Ok(tally.report(self.output))
     }
 
-    async fn cp_tree(&self, source: &EbbPath, target: &EbbPath, args: CopyArgs, tally: &mut Tally) -> Result<()> {
+    pub(super) async fn cp_tree(
+        &self,
+        source: &EbbPath,
+        target: &EbbPath,
+        args: CopyArgs,
+        tally: &mut Tally,
+    ) -> Result<()> {
         let top = self.resolve(source).await?;
         let mut found = Vec::new();
         if top.kind == FileKind::Directory {

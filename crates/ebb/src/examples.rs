@@ -1,0 +1,127 @@
+//! Examples of every command, for help texts and manual pages.
+
+use ebb_cli::examples::Examples;
+
+/// Every line is tried by a test: it must be a valid command line.
+pub const EXAMPLES: &[Examples] = &[
+    (
+        "cluster up",
+        &[
+            ("ebb cluster up --dir /srv/ebb --nodes 6", "make a cluster of six nodes, or start it again"),
+            ("ebb cluster up --nodes 9 --policy tide", "with a power policy; the directory is $EBB_DIR"),
+        ],
+    ),
+    (
+        "cluster status",
+        &[
+            ("ebb cluster status", "processes, copies, slow nodes"),
+            ("ebb cluster status --json | jq .verdict", "for a monitoring system"),
+        ],
+    ),
+    ("cluster down", &[("ebb cluster down", "end all processes and mounts")]),
+    (
+        "mount",
+        &[
+            ("ebb mount /mnt/ebb", "in the background"),
+            ("ebb mount --read-only --foreground /mnt/ebb", "in this terminal, until a signal comes"),
+        ],
+    ),
+    ("umount", &[("ebb umount /mnt/ebb", "flush everything and unmount")]),
+    (
+        "fs ls",
+        &[
+            ("ebb fs ls -lh /data", "sizes for people"),
+            ("ebb fs ls -R '/data/*.csv'", "patterns are quoted, so that the shell leaves them"),
+        ],
+    ),
+    ("fs cat", &[("ebb fs cat /data/a.txt | less", "print a file")]),
+    ("fs head", &[("ebb fs head -n 20 /data/a.txt", "the first 20 lines")]),
+    ("fs tail", &[("ebb fs tail -f /logs/today", "and what is appended, until ctrl-C")]),
+    (
+        "fs put",
+        &[
+            ("ebb fs put -r ~/data /", "copy a directory to /data"),
+            ("tar c src | ebb fs put - /src.tar", "copy standard input"),
+        ],
+    ),
+    ("fs get", &[("ebb fs get -rp /data ~/copy", "copy a tree with times and permission bits")]),
+    ("fs getmerge", &[("ebb fs getmerge --newline /out all.txt", "the files of a directory in one local file")]),
+    ("fs cp", &[("ebb fs cp -rn /a/. /b", "copy what is not there yet")]),
+    ("fs append", &[("ebb fs append today.log /logs/all", "append a local file")]),
+    ("fs mv", &[("ebb fs mv /a/x /a/y /b", "move two files into a directory")]),
+    ("fs rm", &[("ebb fs rm -r /tmp/old", "remove a tree")]),
+    ("fs mkdir", &[("ebb fs mkdir -p /a/b/c", "with the directories above")]),
+    ("fs touch", &[("ebb fs touch /a/done", "create an empty file, or set its times to now")]),
+    ("fs test", &[("ebb fs test -e /a/done", "exit code 0 if it exists, else 1")]),
+    ("fs find", &[("ebb fs find /data --name '*.tmp' --min-size 1GiB", "large files by name")]),
+    ("fs stat", &[("ebb fs stat /data/a", "attributes and dataset")]),
+    ("fs du", &[("ebb fs du -sh /data", "one sum for people")]),
+    ("fs count", &[("ebb fs count /data", "directories, files and bytes")]),
+    ("fs df", &[("ebb fs df", "free and used space")]),
+    ("fs ln", &[("ebb fs ln -s /data/v2 /data/current", "a symbolic link")]),
+    ("fs chmod", &[("ebb fs chmod -R u=rwX,go=rX /data", "as chmod(1)")]),
+    ("fs chown", &[("ebb fs chown -R root:root /data", "owner and group")]),
+    ("fs chgrp", &[("ebb fs chgrp root /data", "the group alone")]),
+    ("fs getfacl", &[("ebb fs getfacl /data", "as getfacl(1)")]),
+    (
+        "fs setfacl",
+        &[
+            ("ebb fs setfacl -m u:root:rw /data/a", "let a user read and write"),
+            ("ebb fs setfacl -R -m g:root:rX,d:g:root:rX /data", "a group, in a tree and in what is made there"),
+            ("ebb fs setfacl -b /data/a", "permission bits alone again"),
+        ],
+    ),
+    ("fs locations", &[("ebb fs locations --why /data/big", "nodes of each metablock, and why copies move")]),
+    ("fs checksum", &[("ebb fs checksum /data/a", "SHA-256 of the contents")]),
+    (
+        "dataset create",
+        &[
+            ("ebb dataset create /s --replicas 2 --layout striped", "two copies, round-robin over all disks"),
+            ("ebb dataset create /eq --layout equal-work --primaries 2", "any number of nodes shares a read equally"),
+        ],
+    ),
+    (
+        "dataset set",
+        &[
+            ("ebb dataset set /s --quota 2TiB", "a limit of the bytes"),
+            ("ebb dataset set /s --read-rule nearest --prefetch 25%", "how it is read"),
+        ],
+    ),
+    ("dataset set-active", &[("ebb dataset set-active /eq 4", "read from four nodes, whatever more power there is")]),
+    ("dataset show", &[("ebb dataset show /eq", "settings, and how the data lie on the nodes")]),
+    ("dataset list", &[("ebb dataset list", "layout, copies and use of each")]),
+    (
+        "dataset rm",
+        &[("ebb dataset rm /old", "a dataset without files"), ("ebb dataset rm -r /old", "with all its files")],
+    ),
+    (
+        "power set",
+        &[
+            ("ebb power set --fraction 0.5", "half of the power that all nodes draw at most"),
+            ("ebb power set --release", "the power source decides again"),
+        ],
+    ),
+    ("power follow", &[("ebb power follow solar.csv --compress 60", "a trace, an hour in a minute")]),
+    ("power policy", &[("ebb power policy tide", "change the policy")]),
+    ("power status", &[("ebb power status --follow", "who is awake, watts beside the budget")]),
+    ("node list", &[("ebb node list --why", "nodes, and what their copies wait for")]),
+    ("node drain", &[("ebb node drain n3", "move all replicas off a node")]),
+    ("node undrain", &[("ebb node undrain n3", "let it take data again")]),
+    ("node readmit", &[("ebb node readmit n3", "begin a node anew whose directory went back in time")]),
+    ("node start", &[("ebb node start n3", "start its block server")]),
+    ("node stop", &[("ebb node stop n3", "unless data would be out of reach")]),
+    (
+        "fsck",
+        &[
+            ("ebb fsck", "compare the map with the replicas"),
+            ("ebb fsck --scrub /data", "read and verify every byte of a tree"),
+        ],
+    ),
+    ("job count", &[("ebb job count /data", "count words where the data lie")]),
+    ("job grep", &[("ebb job grep needle /data", "count lines with a text")]),
+    ("lab", &[("ebb lab virtual --seeds 0..500", "the same as `ebb-lab virtual`")]),
+    ("plan", &[("ebb plan gears --primaries 100", "the same as `ebb-lab plan gears`")]),
+    ("completions", &[("ebb completions bash > ebb.bash", "source this file in a shell")]),
+    ("man", &[("ebb man /usr/local/share/man/man1", "then `man ebb-fs-put`")]),
+    ("master accept-loss", &[("ebb master accept-loss", "go on with an older directory of the master")]),
+];

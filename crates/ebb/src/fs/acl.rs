@@ -1,0 +1,133 @@
+//! `ebb fs getfacl` and `setfacl`: POSIX access control lists as `acl(5)` has them.
+
+mod change;
+mod list;
+
+use clap::Args;
+use ebb_cli::output::print_line;
+use ebb_cli::path::{EbbPath, put_json};
+use ebb_client::XattrMode;
+use ebb_types::{Attr, ErrorKind, FileKind, Result};
+use serde_json::json;
+
+use super::change::Changes;
+use super::{Session, owner, walk};
+pub use change::AclChange;
+use list::AclList;
+
+/// Attributes that hold the two lists.
+const ACCESS: &[u8] = b"system.posix_acl_access";
+const DEFAULT: &[u8] = b"system.posix_acl_default";
+
+/// Options of `ebb fs setfacl`.
+#[derive(Debug, Args)]
+pub struct SetfaclArgs {
+    #[command(flatten)]
+    pub change: AclChange,
+    #[arg(required = true)]
+    pub paths: Vec<EbbPath>,
+    /// Also everything below directories.
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+}
+
+impl Session {
+    /// Prints the lists of paths, as getfacl(1) does.
+    pub(super) async fn getfacl(&self, paths: &[EbbPath], recursive: bool) -> Result<()> {
+        let mut found = Vec::new();
+        for path in paths {
+            if recursive {
+                walk::walk(self, path, |path, attr| found.push((path.clone(), *attr))).await?;
+            } else {
+                found.push((path.clone(), self.resolve(path).await?));
+            }
+        }
+        let mut shown = Vec::new();
+        // A symbolic link has no list of its own.
+        for (path, attr) in found.iter().filter(|(_, attr)| attr.kind != FileKind::Symlink) {
+            let access = self.access_list(attr).await.map_err(|error| self.explain(error, path))?;
+            let default = self.default_list(attr).await.map_err(|error| self.explain(error, path))?;
+            if self.output.json() {
+                let mut value = json!({
+                    "owner": attr.uid, "group": attr.gid, "access": access.lines(),
+                    "default": default.map(|list| list.lines()).unwrap_or_default(),
+                });
+                put_json(&mut value, "path", path.as_bytes());
+                shown.push(value);
+                continue;
+            }
+            print_line(&format!("# file: {path}"));
+            print_line(&format!("# owner: {}", owner::user_name(attr.uid)));
+            print_line(&format!("# group: {}", owner::group_name(attr.gid)));
+            access.lines().iter().for_each(|line| print_line(line));
+            let default = default.map(|list| list.lines()).unwrap_or_default();
+            default.iter().for_each(|line| print_line(&format!("default:{line}")));
+            print_line("");
+        }
+        self.answer(|| json!(shown));
+        Ok(())
+    }
+
+    /// Changes the lists of paths. Every failure is reported, and the rest goes on. False: something failed.
+    pub(super) async fn setfacl(&self, args: &SetfaclArgs, paths: &[EbbPath]) -> Result<bool> {
+        let mut changes = Changes::default();
+        for top in paths {
+            let mut found = Vec::new();
+            let listed = if args.recursive {
+                walk::walk(self, top, |path, attr| found.push((path.clone(), *attr))).await
+            } else {
+                self.resolve(top).await.map(|attr| found.push((top.clone(), attr)))
+            };
+            for (path, attr) in found.iter().rev().filter(|(_, attr)| attr.kind != FileKind::Symlink) {
+                match self.change_lists(attr, &args.change, args.recursive).await {
+                    Ok(()) => changes.changed += 1,
+                    Err(error) => changes.fail(self, path, &self.explain(error, path)),
+                }
+            }
+            if let Err(error) = listed {
+                changes.fail(self, top, &error);
+            }
+        }
+        Ok(changes.report(self))
+    }
+
+    async fn change_lists(&self, attr: &Attr, change: &AclChange, recursive: bool) -> Result<()> {
+        let (client, credentials) = (&self.client, &self.credentials);
+        let is_directory = attr.kind == FileKind::Directory;
+        let access = self.access_list(attr).await?;
+        let new = change.of_access(&access, is_directory)?;
+        if new != access {
+            client.set_xattr(credentials, attr.inode, ACCESS, new.encode().into(), XattrMode::Any).await?;
+        }
+        // In a tree, files are passed over; a file that is named itself gets the file system's refusal.
+        if !is_directory && recursive {
+            return Ok(());
+        }
+        let default = self.default_list(attr).await?;
+        let new = change.of_default(default.as_ref(), &new, is_directory)?;
+        match new {
+            new if new == default => Ok(()),
+            Some(new) => client.set_xattr(credentials, attr.inode, DEFAULT, new.encode().into(), XattrMode::Any).await,
+            None => client.remove_xattr(credentials, attr.inode, DEFAULT).await,
+        }
+    }
+
+    /// The list that grants access. Without one, the permission bits say all.
+    async fn access_list(&self, attr: &Attr) -> Result<AclList> {
+        let stored = self.stored_list(attr, ACCESS).await?;
+        Ok(stored.unwrap_or_else(|| AclList::of_mode(attr.mode)))
+    }
+
+    /// The list that new entries of a directory get.
+    async fn default_list(&self, attr: &Attr) -> Result<Option<AclList>> {
+        if attr.kind == FileKind::Directory { self.stored_list(attr, DEFAULT).await } else { Ok(None) }
+    }
+
+    async fn stored_list(&self, attr: &Attr, name: &[u8]) -> Result<Option<AclList>> {
+        match self.client.get_xattr(&self.credentials, attr.inode, name).await {
+            Ok(value) => AclList::decode(&value).map(Some),
+            Err(error) if error.kind() == ErrorKind::NoAttribute => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Examples of every command, for help texts and manual pages.
+
+use ebb_cli::examples::Examples;
+
+/// Every line is tried by a test: it must be a valid command line.
+pub const EXAMPLES: &[Examples] = &[
+    (
+        "virtual",
+        &[
+            ("ebb-lab virtual --seeds 0..500", "five hundred clusters under faults"),
+            ("ebb-lab virtual --seed 17 --json", "one of them, again and again the same"),
+        ],
+    ),
+    ("soak", &[("ebb-lab soak --time 8h", "new seeds through the night")]),
+    ("rabbit", &[("ebb-lab rabbit --out figures", "all figures, with their pictures")]),
+    ("blinkfs", &[("ebb-lab blinkfs --out figures", "all figures, with their pictures")]),
+    ("metablocks", &[("ebb-lab metablocks --dir /srv/ebb", "on a running cluster")]),
+    ("power", &[("ebb-lab power --dir /srv/ebb", "on a running cluster with a power policy")]),
+    (
+        "plan layout",
+        &[(
+            "ebb-lab plan layout --nodes 100 --primaries 5 --replicas 4 --layout simple,equal-work",
+            "two layouts side by side",
+        )],
+    ),
+    ("plan gears", &[("ebb-lab plan gears --primaries 100 --gear-size 1,5,10", "three sizes of a gear")]),
+    (
+        "plan power",
+        &[("ebb-lab plan power --nodes 1000 --replicas 3 --inactive 500", "what half of the nodes keeps in reach")],
+    ),
+    ("plan raid", &[("ebb-lab plan raid --user-bytes 10PB --scheme 3,8+2", "three copies beside a code")]),
+    ("plan lsn", &[("ebb-lab plan lsn --study 20-node --lsn-disks 16", "ten applications on shared disks")]),
+    ("plan report", &[("ebb-lab plan report --out report.html", "one page with all of it")]),
+    ("completions", &[("ebb-lab completions bash > ebb-lab.bash", "source this file in a shell")]),
+    ("man", &[("ebb-lab man /usr/local/share/man/man1", "then `man ebb-lab-virtual`")]),
+];
