@@ -19,6 +19,9 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the command line lives in the real world")]
 
+/// The program's version, and that of its JSON answers (`docs/json.md`).
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (JSON answers: version 1)");
+
 pub mod admin;
 pub mod context;
 pub mod describe;

@@ -1,9 +1,10 @@
 //! Output for people and programs: sentences and tables, or JSON alone on stdout.
 
 use std::io::{IsTerminal, Write};
+use std::time::Duration;
 
 pub use ebb_types::{counted, human_bytes};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 /// How to print.
 #[derive(Clone, Copy, Debug)]
@@ -73,11 +74,23 @@ impl Output {
         let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(total, target);
         if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style.progress_chars("=> "));
+            bar.set_style(style.progress_chars("=> ").with_key("eta", show_left));
         }
         bar.set_message(label.to_owned());
         bar
     }
+}
+
+/// Time before the first estimate of the time left: the rate of the first moments is no rate.
+const FIRST_ESTIMATE: Duration = Duration::from_secs(2);
+
+/// The time that is left, or `-` if it cannot be told yet.
+fn show_left(state: &ProgressState, out: &mut dyn std::fmt::Write) {
+    let done = state.fraction();
+    let _ = match state.elapsed() >= FIRST_ESTIMATE && done >= 0.01 {
+        true => write!(out, "{:#}", HumanDuration(state.elapsed().div_f32(done).mul_f32(1.0 - done))),
+        false => write!(out, "-"),
+    };
 }
 
 /// Prints a line; a reader that has gone (`ebb ... | head`) is no error of ours.

@@ -20,7 +20,7 @@ const LAB: &str = "ebb-lab";
 
 /// A distributed POSIX file system whose power draw follows the available power.
 #[derive(Debug, Parser)]
-#[command(name = "ebb", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(name = "ebb", version = ebb_cli::VERSION, arg_required_else_help = true, max_term_width = 100)]
 pub struct Cli {
     #[command(flatten)]
     globals: Globals,

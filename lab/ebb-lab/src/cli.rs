@@ -11,7 +11,7 @@ use crate::{metablocks, paper, plan, power, soak, virtual_cluster};
 
 /// Experiments with Ebb: virtual clusters under faults, the papers' figures, and planners.
 #[derive(Debug, Parser)]
-#[command(name = "ebb-lab", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(name = "ebb-lab", version = ebb_cli::VERSION, arg_required_else_help = true, max_term_width = 100)]
 pub struct Cli {
     #[command(flatten)]
     globals: Globals,

@@ -36,10 +36,10 @@ pub async fn show(context: &Context, cluster: &ClusterDir, client: &ebb_client::
     context.output.say(&settings);
     context.output.say(&goes_on);
     context.output.say(&format!(
-        "{} reach over {}; {} together hold everything",
+        "{} on {}; at least {} must be on to hold everything",
         counted(lies.blocks, "metablock"),
         counted(lies.spread as u64, "node"),
-        counted(lies.min_active as u64, "active node")
+        counted(lies.min_active as u64, "node")
     ));
     context.output.table(&chain_table(&lies, has_chain));
     if lies.elsewhere > 0 {
@@ -50,8 +50,8 @@ pub async fn show(context: &Context, cluster: &ClusterDir, client: &ebb_client::
     }
     if share > 0 || lies.extra_copies > 0 {
         context.output.say(&format!(
-            "{} extra copies of often read data hold {}; they may take {} of the unused capacity",
-            lies.extra_copies,
+            "{} of often read data: {}; they may take {} of the unused capacity",
+            counted(lies.extra_copies, "extra copy"),
             human_bytes(lies.extra_bytes),
             Percent(share)
         ));

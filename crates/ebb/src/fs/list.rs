@@ -1,12 +1,16 @@
 //! `ebb fs ls` and `stat`.
 
+use std::collections::BTreeMap;
+
 use ebb_cli::output::{Output, Table, counted, human_bytes, print_name};
 use ebb_cli::path::{EbbPath, put_json, text};
 use ebb_client::DirEntry;
-use ebb_types::{Attr, FileKind, Result};
+use ebb_types::{Attr, DatasetId, FileKind, Result};
+use ebb_wire::pb;
 use serde_json::json;
 
 use super::command::LsArgs;
+use super::owner;
 use super::{Session, walk};
 
 impl Session {
@@ -31,7 +35,9 @@ impl Session {
             }
         }
         let has_heads = args.recursive || paths.len() > 1;
-        let mut listing = Listing { output: self.output, args, objects: Vec::new(), is_first: true };
+        // People see no datasets in a listing.
+        let datasets = if self.output.json() { self.datasets().await? } else { Datasets::default() };
+        let mut listing = Listing { output: self.output, args, datasets, objects: Vec::new(), is_first: true };
         if !files.is_empty() || directories.is_empty() {
             listing.show(None, files);
         }
@@ -54,12 +60,21 @@ impl Session {
 
     pub(super) async fn stat(&self, paths: &[EbbPath]) -> Result<()> {
         let mut objects = Vec::new();
+        let datasets = self.datasets().await?;
         for path in paths {
             let attr = self.resolve_link(path).await?;
+            let target = match attr.kind {
+                FileKind::Symlink => Some(self.client.read_link(&self.credentials, attr.inode).await?),
+                _ => None,
+            };
             if self.output.json() {
-                objects.push(attr_json(path.as_bytes(), &attr));
+                let mut object = attr_json(path.as_bytes(), &attr, &datasets);
+                if let Some(target) = target {
+                    put_json(&mut object, "target", &target);
+                }
+                objects.push(object);
             } else {
-                self.say_attr(path, &attr);
+                self.say_attr(path, &attr, &datasets, target.as_deref());
             }
         }
         if self.output.json() {
@@ -70,9 +85,23 @@ impl Session {
         Ok(())
     }
 
-    fn say_attr(&self, path: &EbbPath, attr: &Attr) {
-        self.output.say(&format!("{path}: {} {}", kind_name(attr), attr.inode));
-        self.output.say(&format!("  mode {:04o}, uid {}, gid {}, {} links", attr.mode, attr.uid, attr.gid, attr.links));
+    /// The datasets' paths.
+    async fn datasets(&self) -> Result<Datasets> {
+        let op = pb::meta_op::Op::ListDatasets(pb::meta_op::ListDatasets {});
+        let all = self.client.meta(&self.credentials, op).await?.datasets;
+        Ok(Datasets(all.into_iter().map(|dataset| (DatasetId::new(dataset.id), dataset.path)).collect()))
+    }
+
+    fn say_attr(&self, path: &EbbPath, attr: &Attr, datasets: &Datasets, target: Option<&[u8]>) {
+        let points = target.map(|target| format!(" to {}", text(target))).unwrap_or_default();
+        self.output.say(&format!("{path}: {}{points}, inode {}", kind_name(attr), attr.inode.raw()));
+        self.output.say(&format!(
+            "  mode {:04o}, owner {}, group {}, {}",
+            attr.mode,
+            owner::user_name(attr.uid),
+            owner::group_name(attr.gid),
+            counted(attr.links.into(), "link")
+        ));
         self.output.say(&format!("  {} bytes ({})", attr.size, human_bytes(attr.size)));
         self.output.say(&format!(
             "  modified {}, changed {}, accessed {}, made {}",
@@ -83,7 +112,7 @@ impl Session {
         ));
         self.output.say(&format!(
             "  dataset {}: {}, block {}, metablock {}",
-            attr.storage.dataset.raw(),
+            datasets.path(attr),
             counted(attr.storage.replicas.into(), "copy"),
             human_bytes(attr.storage.geometry.block_size),
             human_bytes(attr.storage.geometry.metablock_size)
@@ -91,10 +120,22 @@ impl Session {
     }
 }
 
+/// The datasets' paths by number.
+#[derive(Default)]
+struct Datasets(BTreeMap<DatasetId, String>);
+
+impl Datasets {
+    /// The path of a file's dataset; empty if its directory has been removed.
+    fn path(&self, attr: &Attr) -> &str {
+        self.0.get(&attr.storage.dataset).map_or("", String::as_str)
+    }
+}
+
 /// The output of one `ls`, directory by directory.
 struct Listing<'a> {
     output: Output,
     args: &'a LsArgs,
+    datasets: Datasets,
     objects: Vec<serde_json::Value>,
     is_first: bool,
 }
@@ -105,7 +146,7 @@ impl Listing<'_> {
         sort(&mut entries, self.args);
         if self.output.json() {
             let objects = entries.iter().filter_map(|entry| {
-                let mut object = attr_json(&entry.name, entry.attr.as_ref()?);
+                let mut object = attr_json(&entry.name, entry.attr.as_ref()?, &self.datasets);
                 if let Some(directory) = directory {
                     put_json(&mut object, "path", directory.join(&entry.name).as_bytes());
                 }
@@ -140,14 +181,15 @@ fn sort(entries: &mut [DirEntry], args: &LsArgs) {
 }
 
 fn long_table(entries: &[DirEntry], is_human: bool) -> Table {
-    let mut table = Table::new(&["MODE", "LINKS", "UID", "GID", "SIZE", "MODIFIED", "NAME"]);
+    let mut table = Table::new(&["MODE", "LINKS", "OWNER", "GROUP", "SIZE", "MODIFIED", "NAME"]);
+    let mut users = owner::Names::default();
     for entry in entries {
         let Some(attr) = &entry.attr else { continue };
         table.row(vec![
             mode_text(attr),
             attr.links.to_string(),
-            attr.uid.to_string(),
-            attr.gid.to_string(),
+            users.user(attr.uid),
+            users.group(attr.gid),
             if is_human { human_bytes(attr.size) } else { attr.size.to_string() },
             time(attr.mtime.0),
             text(&entry.name),
@@ -156,11 +198,11 @@ fn long_table(entries: &[DirEntry], is_human: bool) -> Table {
     table
 }
 
-fn attr_json(name: &[u8], attr: &Attr) -> serde_json::Value {
+fn attr_json(name: &[u8], attr: &Attr, datasets: &Datasets) -> serde_json::Value {
     let mut object = json!({
         "inode": attr.inode.raw(), "kind": kind_name(attr), "mode": format!("{:04o}", attr.mode),
         "nlink": attr.links, "uid": attr.uid, "gid": attr.gid, "size": attr.size, "mtime_ns": attr.mtime.0,
-        "ctime_ns": attr.ctime.0, "atime_ns": attr.atime.0, "dataset": attr.storage.dataset.raw(),
+        "ctime_ns": attr.ctime.0, "atime_ns": attr.atime.0, "dataset": datasets.path(attr),
         "replicas": attr.storage.replicas,
     });
     put_json(&mut object, "name", name);

@@ -1,5 +1,6 @@
 //! Owners and groups by name or number. Names are those of this machine's user database.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use nix::unistd::{Group, User};
@@ -47,6 +48,25 @@ pub fn user_name(uid: u32) -> String {
 /// The name of a group, or the number of one without a name.
 pub fn group_name(gid: u32) -> String {
     Group::from_gid(gid.into()).ok().flatten().map_or_else(|| gid.to_string(), |group| group.name)
+}
+
+/// Names that were looked up once: a directory has few owners and many files.
+#[derive(Default)]
+pub struct Names {
+    users: BTreeMap<u32, String>,
+    groups: BTreeMap<u32, String>,
+}
+
+impl Names {
+    /// As [`user_name`].
+    pub fn user(&mut self, uid: u32) -> String {
+        self.users.entry(uid).or_insert_with(|| user_name(uid)).clone()
+    }
+
+    /// As [`group_name`].
+    pub fn group(&mut self, gid: u32) -> String {
+        self.groups.entry(gid).or_insert_with(|| group_name(gid)).clone()
+    }
 }
 
 fn numbered(name: &str) -> Option<u32> {

@@ -92,9 +92,12 @@ fn to_json(status: &pb::PowerStatusReply) -> serde_json::Value {
     })
 }
 
-/// Joules for each GiB that programs read and wrote; none before there was any.
+/// Bytes below which the joules for each GiB say nothing.
+const SERVED_MIN: u64 = 64 << 20;
+
+/// Joules for each GiB that programs read and wrote; none before there was much.
 fn joules_per_gib(status: &pb::PowerStatusReply) -> Option<f64> {
-    (status.served_bytes > 0).then(|| status.joules / (status.served_bytes as f64 / f64::from(1 << 30)))
+    (status.served_bytes >= SERVED_MIN).then(|| status.joules / (status.served_bytes as f64 / f64::from(1 << 30)))
 }
 
 fn headline(status: &pb::PowerStatusReply) -> String {

@@ -16,8 +16,39 @@ fn run(cluster: &Cluster, line: &str) -> Run {
     cluster.ebb(&words(line))
 }
 
+/// The answer of a command, whose keys are those of the page on JSON.
 fn json_of(cluster: &Cluster, line: &str) -> Value {
-    cluster.json(&words(line))
+    let value = cluster.json(&words(line));
+    let documented = documented(line);
+    let first = value.as_array().map_or(Some(&value), |list| list.first());
+    let keys = first.and_then(Value::as_object).into_iter().flat_map(|object| object.keys());
+    for key in keys {
+        assert!(documented.contains(&format!("`{key}`")), "{line}: {key} is not in docs/json.md: {documented}");
+    }
+    value
+}
+
+/// The row of a command in the page on JSON, with the row that it refers to.
+fn documented(line: &str) -> String {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md");
+    let page = fs::read_to_string(page).unwrap();
+    let row_of = |line: &str| {
+        let is_of = |name: &str| !name.is_empty() && (line == name || line.starts_with(&format!("{name} ")));
+        let row = page.lines().find(|row| row.split('|').nth(1).is_some_and(|cell| cell.split('`').any(is_of)));
+        row.unwrap_or_else(|| panic!("{line} is not in docs/json.md")).to_owned()
+    };
+    let mut row = row_of(line);
+    for (words, other) in [
+        ("the same for one path", "fs ls"),
+        ("the same of one", "dataset list"),
+        ("as in `dataset list`", "dataset list"),
+        ("as `power status`", "power status"),
+    ] {
+        if row.contains(words) {
+            row += &row_of(other);
+        }
+    }
+    row
 }
 
 /// The sentence of a refusal.
@@ -30,7 +61,7 @@ fn refusal(cluster: &Cluster, line: &str) -> String {
 #[test]
 fn every_change_answers_with_one_json_value() {
     let cluster = Cluster::none();
-    let up = json_of(&cluster, "cluster up --nodes 3 --dead-after-ms 2000 --session-ttl-ms 4000");
+    let up = json_of(&cluster, "cluster up --nodes 3 --policy always-on");
     assert_eq!((&up["nodes"], &up["started"][0]), (&json!(3), &json!("master")), "{up}");
     let local = cluster.path("local");
     fs::write(&local, "12345").unwrap();
@@ -55,10 +86,35 @@ fn every_change_answers_with_one_json_value() {
     let mountpoint = mountpoint.to_str().unwrap();
     assert_eq!(json_of(&cluster, &format!("mount {mountpoint}"))["mountpoint"], mountpoint);
     assert_eq!(json_of(&cluster, &format!("umount {mountpoint}")), json!({ "unmounted": mountpoint }));
+    cluster.ok(&["fs", "put", local, "/f"]);
+    for line in [
+        "cluster status",
+        "fsck",
+        "fs ls /",
+        "fs stat /f",
+        "fs find /",
+        "fs du /",
+        "fs count /",
+        "fs df",
+        "fs locations --why /f",
+        "fs checksum /f",
+        "fs getfacl /f",
+        "dataset list",
+        "dataset show /",
+        "dataset set / --inodes 1000",
+        "node list --why",
+        "job count /f",
+        "job grep 23 /f",
+        "power status",
+        "power set --fraction 1",
+        "power policy always-on",
+    ] {
+        assert!(!json_of(&cluster, line).is_null(), "{line}");
+    }
     assert_eq!(json_of(&cluster, "node stop n3")["node"], "n3");
     assert_eq!(json_of(&cluster, "node start n3"), json!({"node": "n3", "host": "h3"}));
-    // A master, three block servers, three workers.
-    assert_eq!(json_of(&cluster, "cluster down"), json!({"ended": 7}));
+    // A master, three block servers, three workers, two of power.
+    assert_eq!(json_of(&cluster, "cluster down"), json!({"ended": 9}));
 }
 
 #[test]
@@ -125,8 +181,8 @@ fn a_move_into_another_dataset_keeps_all_and_is_whole() {
     assert_eq!([times("other/new/d/f"), times("other/new/d"), times("other/new")], wanted);
     assert_eq!(lists(&facls("/other/new")), lists(&before));
     assert_eq!(
-        json_of(&cluster, "fs stat /other/new/d/f")[0]["dataset"],
-        json_of(&cluster, "fs stat /other")[0]["dataset"]
+        [&json_of(&cluster, "fs stat /other/new/d/f")["dataset"], &json_of(&cluster, "fs ls /")[0]["dataset"]],
+        ["/other", "/other"]
     );
     // Nothing but the tree is there: no copy under another name.
     assert_eq!(fs::read_dir(mountpoint.join("other")).unwrap().count(), 1);
