@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ebb_rpc::{Counters, Identity, Secret};
@@ -9,7 +10,7 @@ use ebb_runtime::Runtime;
 use ebb_types::{ClusterId, Error, ErrorKind, HostName, Result, bail, err};
 use serde::{Deserialize, Serialize};
 
-use crate::private;
+use crate::{private, users};
 
 /// Contents of `cluster.toml`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -116,7 +117,7 @@ impl ClusterDir {
                     path.display()
                 )
             } else {
-                Error::from_io(&error, toml_path.display())
+                unreadable(&error, &toml_path)
             }
         })?;
         let parsed = ClusterFile::parse(&text).and_then(|file| Ok((file.id()?, file)));
@@ -218,6 +219,22 @@ impl ClusterDir {
     /// Directory of the node on `host`.
     pub fn node_dir(&self, host: &HostName) -> PathBuf {
         self.path.join("nodes").join(host.as_str())
+    }
+}
+
+/// A cluster's files are for its owner alone: another user is told whose they are.
+fn unreadable(error: &std::io::Error, path: &Path) -> Error {
+    let owner = fs::symlink_metadata(path.parent().unwrap_or(path)).ok().map(|metadata| metadata.uid());
+    match owner {
+        Some(uid) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            let name = users::user_name(uid);
+            err!(
+                AccessDenied,
+                "{}: this cluster is {name}'s: only {name} and root can use its directory",
+                path.display()
+            )
+        }
+        _ => Error::from_io(error, path.display()),
     }
 }
 

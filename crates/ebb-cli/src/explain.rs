@@ -24,7 +24,7 @@ pub fn explain(error: Error, path: &EbbPath, paths: impl Fn(InodeId) -> Option<S
 }
 
 /// The sentence with paths in place of inode numbers (`i12`); an inode without a known path is "inode 12".
-fn with_paths(sentence: &str, paths: &impl Fn(InodeId) -> Option<String>) -> String {
+pub fn with_paths(sentence: &str, paths: &impl Fn(InodeId) -> Option<String>) -> String {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let mut shown = String::with_capacity(sentence.len());
     let mut rest = sentence;

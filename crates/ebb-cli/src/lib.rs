@@ -36,6 +36,7 @@ pub mod program;
 pub mod programs;
 pub mod signals;
 pub mod units;
+pub mod users;
 pub mod values;
 pub mod verdict;
 pub mod waiting;

@@ -108,8 +108,24 @@ pub(crate) fn mount_by_helper(path: &Path, flags: Flags) -> Result<Device> {
     let output = child.wait_with_output().map_err(|error| Error::from_io(&error, HELPER))?;
     match device {
         Some(fd) if output.status.success() => Ok(Device::from_fd(fd)),
-        _ => Err(err!(NotPermitted, "mounting at {}: {}", path.display(), words_of(&output))),
+        _ => {
+            let words = words_of(&output);
+            let advice = advice(&words).map(|advice| format!("; {advice}")).unwrap_or_default();
+            Err(err!(NotPermitted, "mounting at {}: {words}{advice}", path.display()))
+        }
     }
+}
+
+/// The next step after a refusal of the helper.
+fn advice(words: &str) -> Option<&'static str> {
+    let known = [
+        ("/dev/fuse: Permission denied", "an administrator lets users mount with `chmod 666 /dev/fuse`"),
+        ("/dev/fuse: No such", "the kernel's module is missing: `modprobe fuse`, as root"),
+        ("no write access to mountpoint", "mount on a directory that is yours"),
+        ("user_allow_other", "an administrator allows it with the line user_allow_other in /etc/fuse.conf"),
+        ("too many FUSE", "an administrator raises mount_max in /etc/fuse.conf"),
+    ];
+    known.iter().find(|(mark, _)| words.contains(mark)).map(|(_, advice)| *advice)
 }
 
 fn receive_descriptor(socket: &OwnedFd) -> Option<OwnedFd> {

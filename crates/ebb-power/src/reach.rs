@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ebb_types::{NodeId, Result, bail};
+use ebb_types::{NodeId, Result, bail, counted};
 
 use crate::plan::PowerPlan;
 
@@ -83,11 +83,11 @@ pub fn admit(plan: &PowerPlan, lost: &[&Holding], force: Force) -> Result<()> {
     let of = if files.is_empty() { String::new() } else { format!(", of {}{more}", files.join(", ")) };
     bail!(
         NotPermitted,
-        "{} ({}) would switch off the last nodes with {metablocks} metablocks ({}){of}: raise the power, choose a policy that \
-         blinks, or force it",
-        plan.version,
+        "the policy {} would switch off {}, the last nodes with {}{of}: raise the power, choose a policy that blinks, or \
+         force it",
         plan.policy,
-        nodes.join(", ")
+        nodes.join(", "),
+        counted(metablocks, "metablock")
     )
 }
 

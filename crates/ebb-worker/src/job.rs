@@ -6,7 +6,7 @@ use std::time::Duration;
 use ebb_client::{Client, HostPower};
 use ebb_rpc::{Connector, Counters};
 use ebb_runtime::{Moment, Runtime};
-use ebb_types::{Credentials, Error, ErrorKind, HostName, Result, bail, err};
+use ebb_types::{Credentials, Error, ErrorKind, HostName, InodeId, Result, bail, err};
 use ebb_wire::pb;
 use tokio::sync::mpsc;
 
@@ -14,6 +14,9 @@ use crate::owned::Owned;
 use crate::plan::{Batch, BatchLimits, FoundFile, Locality, Planner, Work};
 use crate::task::{How, Task};
 use crate::walk::{ClientTree, Tree, Walk};
+
+/// Time after which a call to a worker is slow.
+pub const SLOW_AFTER: Duration = Duration::from_millis(300);
 
 /// Sentences about failed splits that a report keeps.
 const ERRORS_MAX: usize = 10;
@@ -71,6 +74,17 @@ pub struct Progress {
     pub bytes_done: u64,
     /// All files were found: the totals above are final.
     pub walked: bool,
+    /// The split that a worker has had for longest, if that is longer than [`SLOW_AFTER`].
+    pub slowest: Option<Slow>,
+}
+
+/// Work that takes long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slow {
+    /// The file.
+    pub inode: InodeId,
+    /// Begin of the split in it, in bytes.
+    pub offset: u64,
 }
 
 /// The result of a job.
@@ -176,6 +190,7 @@ struct Done {
 /// A call in progress; dropped, it is stopped.
 struct Running {
     batch: Batch,
+    since: Moment,
     _task: Owned<()>,
 }
 
@@ -208,6 +223,7 @@ impl Job<'_> {
                 self.enqueue(rest);
             }
             self.start_calls();
+            self.state.slowest = self.slowest();
             (self.progress)(self.state);
             let backlog: usize = self.crew.iter().map(|member| member.ready.len()).sum();
             // Work that is left without a call in progress waits for a host to be switched on.
@@ -225,6 +241,15 @@ impl Job<'_> {
                 () = self.runtime.sleep(LOOK) => {}
             }
         }
+    }
+
+    fn slowest(&self) -> Option<Slow> {
+        let oldest = self.calls.values().min_by_key(|running| running.since)?;
+        if self.runtime.now().since(oldest.since) < SLOW_AFTER {
+            return None;
+        }
+        let split = &oldest.batch.work.first()?.split;
+        Some(Slow { inode: InodeId::new(split.inode), offset: split.offset })
     }
 
     /// Work of hosts that are switched off goes to others, and does not count as an attempt: nothing failed.
@@ -331,7 +356,7 @@ impl Job<'_> {
             // A job that is gone needs no result.
             let _ = done.send(Done { call, reply }).await;
         });
-        self.calls.insert(call, Running { batch, _task: Owned::new(task) });
+        self.calls.insert(call, Running { batch, since: self.runtime.now(), _task: Owned::new(task) });
     }
 
     fn on_done(&mut self, done: Done) {

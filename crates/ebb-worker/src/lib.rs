@@ -31,7 +31,7 @@ mod testkit;
 mod unprintable;
 mod walk;
 
-pub use job::{JobOptions, Progress, Report, count_words, count_words_in};
+pub use job::{JobOptions, Progress, Report, SLOW_AFTER, Slow, count_words, count_words_in};
 pub use lines::{Pattern, SEARCH_BUFFER};
 pub use plan::Locality;
 pub use source::Source;

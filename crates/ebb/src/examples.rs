@@ -105,6 +105,7 @@ pub const EXAMPLES: &[Examples] = &[
     ("power policy", &[("ebb power policy tide", "change the policy")]),
     ("power status", &[("ebb power status --follow", "who is awake, watts beside the budget")]),
     ("node list", &[("ebb node list --why", "nodes, and what their copies wait for")]),
+    ("node add", &[("ebb node add --count 2", "two more nodes")]),
     ("node drain", &[("ebb node drain n3", "move all replicas off a node")]),
     ("node undrain", &[("ebb node undrain n3", "let it take data again")]),
     ("node readmit", &[("ebb node readmit n3", "begin a node anew whose directory went back in time")]),

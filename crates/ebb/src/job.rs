@@ -1,19 +1,24 @@
 //! `ebb job`: work that is shipped to the hosts that hold the data.
 
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use ebb_cli::explain::explain;
+use ebb_cli::explain::{explain, with_paths};
 use ebb_cli::output::{counted, human_bytes};
 use ebb_cli::path::EbbPath;
 use ebb_cli::{Context, admin};
+use ebb_client::{Access, Client};
 use ebb_runtime::Runtime;
-use ebb_types::{HostName, Result};
-use ebb_worker::{JobOptions, Locality, Pattern, Progress, Report, SEARCH_BUFFER, Task, count_words};
+use ebb_types::{Credentials, HostName, Result};
+use ebb_worker::{JobOptions, Locality, Pattern, Progress, Report, SEARCH_BUFFER, Slow, Task, count_words};
+use parking_lot::Mutex;
 use serde_json::json;
 
+/// Interval of looks at the split that takes longest.
+const LOOK: Duration = Duration::from_millis(100);
 /// How often progress is reported to a program.
 const TELL: Duration = Duration::from_millis(50);
 
@@ -80,7 +85,9 @@ async fn ship(context: &Context, args: &JobArgs, text: Option<&str>) -> Result<b
     let options = JobOptions { task, locality, buffer_bytes, ..JobOptions::default() };
     let bar = context.output.byte_bar(0, &format!("count {}", args.path));
     let mut last = Instant::now();
+    let slowest = Mutex::new(None);
     let mut progress = |now: Progress| {
+        *slowest.lock() = now.slowest;
         bar.set_length(now.bytes_found);
         bar.set_position(now.bytes_done);
         if args.progress && last.elapsed() >= TELL {
@@ -91,12 +98,35 @@ async fn ship(context: &Context, args: &JobArgs, text: Option<&str>) -> Result<b
     let runtime = Runtime::real();
     let credentials = admin::credentials();
     let path = args.path.as_bytes();
-    let counted = count_words(&runtime, &client, &credentials, path, &workers, &options, &mut progress).await;
+    let counted = tokio::select! {
+        counted = count_words(&runtime, &client, &credentials, path, &workers, &options, &mut progress) => counted,
+        never = feel(&client, &credentials, &slowest) => match never {},
+    };
     bar.finish_and_clear();
     client.disconnect().await?;
     let report = counted.map_err(|error| explain(error, &args.path, |inode| client.kept_path(inode)))?;
-    print(context, args, &report, if text.is_some() { "lines" } else { "words" });
+    print(context, &client, args, &report, if text.is_some() { "lines" } else { "words" });
     Ok(report.failed == 0)
+}
+
+/// Reads a byte of the split that takes longest. So this command's own client finds what keeps the workers, and tells a
+/// person who waits.
+async fn feel(client: &Client, credentials: &Credentials, slowest: &Mutex<Option<Slow>>) -> Infallible {
+    let mut last = None;
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let slow = *slowest.lock();
+        if slow == last {
+            continue;
+        }
+        last = slow;
+        let Some(Slow { inode, offset }) = slow else { continue };
+        // Its errors are the workers' too, and they report them.
+        if let Ok((handle, _)) = client.open(credentials, inode, Access::Read).await {
+            let _ = client.read(handle, offset, 1).await;
+            client.close(handle).await;
+        }
+    }
 }
 
 /// One line of JSON on stderr. A missing reader is no error.
@@ -105,9 +135,9 @@ fn show_progress(now: Progress) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-fn print(context: &Context, args: &JobArgs, report: &Report, name: &str) {
+fn print(context: &Context, client: &Client, args: &JobArgs, report: &Report, name: &str) {
     for error in &report.errors {
-        context.output.warn(error);
+        context.output.warn(&with_paths(error, &|inode| client.kept_path(inode)));
     }
     if context.output.json() {
         let mut value = json!(report);

@@ -1,5 +1,6 @@
 //! `ebb node`.
 
+mod add;
 mod drain;
 mod stop;
 
@@ -25,6 +26,8 @@ pub enum NodeCommand {
         #[arg(long)]
         why: bool,
     },
+    /// Add nodes on this machine.
+    Add(add::AddArgs),
     /// Move all replicas off a node.
     ///
     /// The node gets no new data, and can be stopped when it is empty. While copies cannot be moved, the command says
@@ -71,6 +74,7 @@ pub enum NodeCommand {
 /// Does it; false: a volume needs an operator.
 pub async fn run(context: &Context, command: NodeCommand) -> Result<bool> {
     match command {
+        NodeCommand::Add(args) => add::run(context, &args).await.map(|()| true),
         NodeCommand::List { why } => list(context, why).await,
         NodeCommand::Undrain { node } | NodeCommand::Drain { node, undo: true, .. } => {
             drain::undo(context, &node).await.map(|()| true)

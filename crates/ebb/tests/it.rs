@@ -17,6 +17,8 @@ mod copies;
 mod damage;
 #[path = "it/datasets.rs"]
 mod datasets;
+#[path = "it/departures.rs"]
+mod departures;
 #[path = "it/ends.rs"]
 mod ends;
 #[path = "it/faults.rs"]

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use ebb_cli::directory::{ClusterDir, is_absent};
 use ebb_cli::output::{Output, counted};
-use ebb_cli::{private, process};
-use ebb_types::{Error, HostName, Result, bail};
+use ebb_cli::{admin, private, process};
+use ebb_client::SetAttr;
+use ebb_types::{Credentials, Error, HostName, InodeId, Result, bail};
 use serde_json::json;
 
 use super::{start, status};
@@ -48,6 +49,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// part, only the missing processes are started.
 pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()> {
     check(options)?;
+    let mut is_new = false;
     let mut cluster = match ClusterDir::open(path) {
         Ok(cluster) => cluster,
         Err(error) if is_absent(&error) => {
@@ -55,6 +57,7 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
             let Some(nodes) = options.nodes else {
                 bail!(Invalid, "{} has no cluster yet: give --nodes N to make one of N nodes", path.display());
             };
+            is_new = true;
             ClusterDir::create(path, options.replicas.unwrap_or(nodes.min(3)))?
         }
         Err(error) => return Err(error),
@@ -97,12 +100,29 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
         let names: Vec<String> = missing.iter().map(|part| part.name()).collect();
         output.say(&format!("already serving in part; starting the missing processes: {}", names.join(", ")));
     }
-    let started = start_all(&cluster, &missing, nodes, options, output).await;
+    let mut started = start_all(&cluster, &missing, nodes, options).await;
+    if is_new && started.is_ok() {
+        started = own_root(&cluster).await.and(started);
+    }
     if started.is_err() && running.is_empty() {
         // Half a cluster is worse than none: the processes that were started end again.
         super::down::stop_processes(&cluster, output)?;
     }
-    started
+    report(&cluster, &missing, nodes, options, output, &started?);
+    Ok(())
+}
+
+/// The root directory of a new cluster is its user's: an ordinary user could make nothing in root's.
+async fn own_root(cluster: &ClusterDir) -> Result<()> {
+    let own = admin::credentials();
+    if own.is_root() {
+        return Ok(());
+    }
+    let client = admin::client(cluster, &HostName::new("client"), "cli").await?;
+    let set = SetAttr { uid: Some(own.uid), gid: Some(own.gid), ..SetAttr::default() };
+    let done = client.set_attr(&Credentials::root(), InodeId::ROOT, set).await;
+    client.disconnect().await?;
+    done.map(drop)
 }
 
 /// One process that a cluster is made of.
@@ -144,13 +164,8 @@ fn wanted(nodes: u32, proxies: u32, follows_power: bool) -> Vec<Part> {
         .collect()
 }
 
-async fn start_all(
-    cluster: &ClusterDir,
-    parts: &[&Part],
-    nodes: u32,
-    options: &UpOptions,
-    output: &Output,
-) -> Result<()> {
+/// Starts processes. Returns what is to be known of the cluster that serves.
+async fn start_all(cluster: &ClusterDir, parts: &[&Part], nodes: u32, options: &UpOptions) -> Result<Vec<String>> {
     for part in parts {
         match part {
             Part::Master => start_one(cluster, &part.name(), &["master".to_owned()])?,
@@ -169,7 +184,18 @@ async fn start_all(
             }
         }
     }
-    let troubles = status::wait_serving(cluster, nodes as usize, START_TIMEOUT).await?;
+    status::wait_serving(cluster, nodes as usize, START_TIMEOUT).await
+}
+
+/// Tells that the cluster serves, and what is to be known of it.
+fn report(
+    cluster: &ClusterDir,
+    parts: &[&Part],
+    nodes: u32,
+    options: &UpOptions,
+    output: &Output,
+    troubles: &[String],
+) {
     let sentence = format!(
         "cluster {} serves: 1 master, {}, {} each",
         cluster.file.cluster,
@@ -184,7 +210,16 @@ async fn start_all(
     output.answer(&sentence, &value);
     troubles.iter().for_each(|trouble| output.say(trouble));
     output.say(&format!("next: ebb mount --dir {} MOUNTPOINT", cluster.path.display()));
-    Ok(())
+}
+
+/// Starts a node that this cluster has not had, with its worker. Returns its host.
+pub fn add_node(cluster: &ClusterDir, rack: &str, volumes: u32) -> Result<String> {
+    let _lock = lock(cluster)?;
+    let index = known_nodes(cluster) + 1;
+    let host = format!("h{index}");
+    start_block(cluster, &HostName::new(host.clone()), rack, volumes)?;
+    start_one(cluster, &Part::Worker(index).name(), &["worker".into(), "--host".into(), host.clone()])?;
+    Ok(host)
 }
 
 /// Starts the block server of `host`; its volumes are made at the first start.

@@ -6,12 +6,13 @@ mod list;
 use clap::Args;
 use ebb_cli::output::print_line;
 use ebb_cli::path::{EbbPath, put_json};
+use ebb_cli::users;
 use ebb_client::XattrMode;
 use ebb_types::{Attr, ErrorKind, FileKind, Result};
 use serde_json::json;
 
 use super::change::Changes;
-use super::{Session, owner, walk};
+use super::{Session, walk};
 pub use change::AclChange;
 use list::AclList;
 
@@ -57,8 +58,8 @@ impl Session {
                 continue;
             }
             print_line(&format!("# file: {path}"));
-            print_line(&format!("# owner: {}", owner::user_name(attr.uid)));
-            print_line(&format!("# group: {}", owner::group_name(attr.gid)));
+            print_line(&format!("# owner: {}", users::user_name(attr.uid)));
+            print_line(&format!("# group: {}", users::group_name(attr.gid)));
             access.lines().iter().for_each(|line| print_line(line));
             let default = default.map(|list| list.lines()).unwrap_or_default();
             default.iter().for_each(|line| print_line(&format!("default:{line}")));

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use ebb_cli::output::{Output, Table, counted, human_bytes, print_name};
 use ebb_cli::path::{EbbPath, put_json, text};
+use ebb_cli::users;
 use ebb_client::DirEntry;
 use ebb_types::{Attr, DatasetId, FileKind, Result};
 use ebb_wire::pb;
 use serde_json::json;
 
 use super::command::LsArgs;
-use super::owner;
+
 use super::{Session, walk};
 
 impl Session {
@@ -98,8 +99,8 @@ impl Session {
         self.output.say(&format!(
             "  mode {:04o}, owner {}, group {}, {}",
             attr.mode,
-            owner::user_name(attr.uid),
-            owner::group_name(attr.gid),
+            users::user_name(attr.uid),
+            users::group_name(attr.gid),
             counted(attr.links.into(), "link")
         ));
         self.output.say(&format!("  {} bytes ({})", attr.size, human_bytes(attr.size)));
@@ -182,7 +183,7 @@ fn sort(entries: &mut [DirEntry], args: &LsArgs) {
 
 fn long_table(entries: &[DirEntry], is_human: bool) -> Table {
     let mut table = Table::new(&["MODE", "LINKS", "OWNER", "GROUP", "SIZE", "MODIFIED", "NAME"]);
-    let mut users = owner::Names::default();
+    let mut users = users::Names::default();
     for entry in entries {
         let Some(attr) = &entry.attr else { continue };
         table.row(vec![

@@ -1,6 +1,5 @@
 //! Owners and groups by name or number. Names are those of this machine's user database.
 
-use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use nix::unistd::{Group, User};
@@ -38,35 +37,6 @@ pub fn uid_of(name: &str) -> Result<u32, String> {
 pub fn gid_of(name: &str) -> Result<u32, String> {
     let found = || Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw());
     numbered(name).or_else(found).ok_or_else(|| format!("no group is called {name:?}"))
-}
-
-/// The name of a user, or the number of one without a name.
-pub fn user_name(uid: u32) -> String {
-    User::from_uid(uid.into()).ok().flatten().map_or_else(|| uid.to_string(), |user| user.name)
-}
-
-/// The name of a group, or the number of one without a name.
-pub fn group_name(gid: u32) -> String {
-    Group::from_gid(gid.into()).ok().flatten().map_or_else(|| gid.to_string(), |group| group.name)
-}
-
-/// Names that were looked up once: a directory has few owners and many files.
-#[derive(Default)]
-pub struct Names {
-    users: BTreeMap<u32, String>,
-    groups: BTreeMap<u32, String>,
-}
-
-impl Names {
-    /// As [`user_name`].
-    pub fn user(&mut self, uid: u32) -> String {
-        self.users.entry(uid).or_insert_with(|| user_name(uid)).clone()
-    }
-
-    /// As [`group_name`].
-    pub fn group(&mut self, gid: u32) -> String {
-        self.groups.entry(gid).or_insert_with(|| group_name(gid)).clone()
-    }
 }
 
 fn numbered(name: &str) -> Option<u32> {

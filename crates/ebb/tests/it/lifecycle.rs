@@ -1,6 +1,8 @@
 //! Up, status, down.
 
+use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -263,4 +265,43 @@ fn everything_of_a_cluster_is_for_its_owner_alone() {
     let log = std::fs::read_to_string(cluster.dir().join("log/block-h1.log")).unwrap();
     assert_eq!(log.matches("narrowed a directory of data").count(), 2, "{log}");
     cluster.ok(&["cluster", "down"]);
+}
+
+#[test]
+fn an_ordinary_user_has_a_cluster_and_its_root_directory() {
+    let own = rustix::process::geteuid().as_raw();
+    // Nobody's number: no process of this machine has files of it.
+    let user = if own == 0 { 65_534 } else { own };
+    let temp = tempfile::tempdir().unwrap();
+    let home = temp.path().join("home");
+    fs::create_dir(&home).unwrap();
+    // The build may lie where only its own user can go.
+    let program = home.join("ebb");
+    fs::copy(env!("CARGO_BIN_EXE_ebb"), &program).unwrap();
+    if own == 0 {
+        fs::set_permissions(temp.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        std::os::unix::fs::chown(&home, Some(user), Some(user)).unwrap();
+    }
+    let dir = home.join("c");
+    let run = |line: &str, uid: u32| {
+        let mut command = Command::new(&program);
+        command.args(line.split(' ')).env("EBB_DIR", &dir).current_dir("/");
+        if own == 0 {
+            command.uid(uid).gid(uid);
+        }
+        let output = command.output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+    };
+    let up = run("cluster up --nodes 2", user);
+    let made = run("fs mkdir /a", user);
+    let listed = run("fs stat / --json", user);
+    let other = run("fs ls /", user - 1);
+    let down = run("cluster down", user);
+    assert_eq!((up.0, made.0, down.0), (0, 0, 0), "{up:?} {made:?} {down:?}");
+    let stat: Value = serde_json::from_str(&listed.1).unwrap();
+    assert_eq!((&stat["uid"], &stat["gid"]), (&user.into(), &user.into()));
+    if own == 0 {
+        assert!(other.0 == 3 && other.2.contains("this cluster is "), "{other:?}");
+    }
 }

@@ -71,6 +71,9 @@ fn a_read_names_the_node_that_it_waits_for() {
     let lines: Vec<&str> = run.err.lines().collect();
     assert!(run.code == 1 && lines[0].starts_with("waiting for a replica that can be read"), "{}", run.err);
     assert!(run.err.contains("answers nothing: it is frozen, or cut off from here"), "{}", run.err);
+    // Workers wait for the node here, and the command that sent them says so.
+    let run = cluster.ebb(&["job", "count", "/single/f", "--timeout", "8s"]);
+    assert!(run.code == 1 && run.err.starts_with("waiting for a replica that can be read"), "{}", run.err);
     signal(server, Signal::CONT);
     assert_eq!(cluster.ebb(&["fs", "checksum", "/single/f"]).code, 0);
 }

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use ebb_cli::users;
 use ebb_types::{Result, bail};
-
-use crate::fs::owner;
 
 /// `struct posix_acl_xattr_header`: the version, then entries of tag, permissions and id, all little-endian.
 const VERSION: u32 = 2;
@@ -52,9 +51,9 @@ impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Owner => f.write_str("user:"),
-            Self::User(id) => write!(f, "user:{}", owner::user_name(*id)),
+            Self::User(id) => write!(f, "user:{}", users::user_name(*id)),
             Self::OwningGroup => f.write_str("group:"),
-            Self::Group(id) => write!(f, "group:{}", owner::group_name(*id)),
+            Self::Group(id) => write!(f, "group:{}", users::group_name(*id)),
             Self::Mask => f.write_str("mask:"),
             Self::Other => f.write_str("other:"),
         }
