@@ -5,6 +5,7 @@ mod append;
 mod change;
 mod command;
 mod copy;
+mod each;
 mod find;
 mod glob;
 mod list;

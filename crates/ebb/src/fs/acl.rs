@@ -11,7 +11,7 @@ use ebb_client::XattrMode;
 use ebb_types::{Attr, ErrorKind, FileKind, Result};
 use serde_json::json;
 
-use super::change::Changes;
+use super::each::Change;
 use super::{Session, walk};
 pub use change::AclChange;
 use list::AclList;
@@ -30,6 +30,17 @@ pub struct SetfaclArgs {
     /// Also everything below directories.
     #[arg(short = 'R', long)]
     pub recursive: bool,
+}
+
+impl Change for SetfaclArgs {
+    async fn apply(&self, session: &Session, path: &EbbPath, attr: &Attr) -> Result<bool> {
+        // A symbolic link has no list of its own.
+        if attr.kind == FileKind::Symlink {
+            return Ok(false);
+        }
+        let changed = session.change_lists(attr, &self.change, self.recursive).await;
+        changed.map(|()| true).map_err(|error| session.explain(error, path))
+    }
 }
 
 impl Session {
@@ -69,27 +80,9 @@ impl Session {
         Ok(())
     }
 
-    /// Changes the lists of paths. Every failure is reported, and the rest goes on. False: something failed.
+    /// Changes the lists of paths; see [`Session::change_each`].
     pub(super) async fn setfacl(&self, args: &SetfaclArgs, paths: &[EbbPath]) -> Result<bool> {
-        let mut changes = Changes::default();
-        for top in paths {
-            let mut found = Vec::new();
-            let listed = if args.recursive {
-                walk::walk(self, top, |path, attr| found.push((path.clone(), *attr))).await
-            } else {
-                self.resolve(top).await.map(|attr| found.push((top.clone(), attr)))
-            };
-            for (path, attr) in found.iter().rev().filter(|(_, attr)| attr.kind != FileKind::Symlink) {
-                match self.change_lists(attr, &args.change, args.recursive).await {
-                    Ok(()) => changes.changed += 1,
-                    Err(error) => changes.fail(self, path, &self.explain(error, path)),
-                }
-            }
-            if let Err(error) = listed {
-                changes.fail(self, top, &error);
-            }
-        }
-        Ok(changes.report(self))
+        self.change_each(paths, args.recursive, args).await
     }
 
     async fn change_lists(&self, attr: &Attr, change: &AclChange, recursive: bool) -> Result<()> {

@@ -5,10 +5,11 @@ use std::os::unix::ffi::OsStrExt;
 
 use ebb_cli::path::EbbPath;
 use ebb_client::{Access, NewFile, NewName, SetAttr, SetTime};
-use ebb_types::{Attr, Error, ErrorKind, FileKind, Result, bail};
+use ebb_types::{Attr, ErrorKind, FileKind, Result, bail};
 use serde_json::json;
 
 use super::command::Condition;
+use super::each::Change;
 use super::mode::ModeChange;
 use super::owner::OwnerChange;
 use super::{Session, shown, umask, walk};
@@ -97,51 +98,12 @@ impl Session {
             let set = SetAttr { mode: Some(mode.apply(attr.mode, attr.kind, umask)), ..SetAttr::default() };
             (attr.kind != FileKind::Symlink && set.mode != Some(attr.mode)).then_some(set)
         };
-        self.change_all(paths, recursive, change).await
+        self.change_each(paths, recursive, &Attributes(change)).await
     }
 
     pub(super) async fn chown(&self, owner: OwnerChange, paths: &[EbbPath], recursive: bool) -> Result<bool> {
         let change = |_: &Attr| Some(SetAttr { uid: owner.uid, gid: owner.gid, ..SetAttr::default() });
-        self.change_all(paths, recursive, change).await
-    }
-
-    /// Changes attributes of paths, and of everything below them if `recursive`. Every failure is reported, and the rest
-    /// goes on. False: something failed.
-    async fn change_all(
-        &self,
-        paths: &[EbbPath],
-        recursive: bool,
-        change: impl Fn(&Attr) -> Option<SetAttr>,
-    ) -> Result<bool> {
-        let mut changes = Changes::default();
-        if let ([path], false) = (paths, recursive) {
-            let attr = self.resolve(path).await?;
-            if let Some(set) = change(&attr) {
-                self.set(path, &attr, set).await?;
-                changes.changed += 1;
-            }
-            return Ok(changes.report(self));
-        }
-        for top in paths {
-            let mut found = Vec::new();
-            let listed = if recursive {
-                walk::walk(self, top, |path, attr| found.push((path.clone(), *attr))).await
-            } else {
-                self.resolve(top).await.map(|attr| found.push((top.clone(), attr)))
-            };
-            // What is below comes first: a directory may lose the permission to go there.
-            for (path, attr) in found.iter().rev() {
-                let Some(set) = change(attr) else { continue };
-                match self.set(path, attr, set).await {
-                    Ok(()) => changes.changed += 1,
-                    Err(error) => changes.fail(self, path, &error),
-                }
-            }
-            if let Err(error) = listed {
-                changes.fail(self, top, &error);
-            }
-        }
-        Ok(changes.report(self))
+        self.change_each(paths, recursive, &Attributes(change)).await
     }
 
     async fn set(&self, path: &EbbPath, attr: &Attr, set: SetAttr) -> Result<()> {
@@ -174,24 +136,14 @@ impl Session {
     }
 }
 
-/// What a command changed, counted.
-#[derive(Default)]
-pub(super) struct Changes {
-    pub(super) changed: u64,
-    failed: Vec<serde_json::Value>,
-}
+/// A change of attributes, chosen by those that are there.
+struct Attributes<F>(F);
 
-impl Changes {
-    /// Reports a failure at once, and keeps it for the end.
-    pub(super) fn fail(&mut self, session: &Session, path: &EbbPath, error: &Error) {
-        session.output.warn(&error.to_string());
-        self.failed.push(json!({ "path": path.to_string(), "error": error.detail() }));
-    }
-
-    /// False: something was not changed.
-    pub(super) fn report(self, session: &Session) -> bool {
-        let is_whole = self.failed.is_empty();
-        session.answer(|| json!({ "changed": self.changed, "failed": self.failed }));
-        is_whole
+impl<F: Fn(&Attr) -> Option<SetAttr> + Sync> Change for Attributes<F> {
+    async fn apply(&self, session: &Session, path: &EbbPath, attr: &Attr) -> Result<bool> {
+        match self.0(attr) {
+            Some(set) => session.set(path, attr, set).await.map(|()| true),
+            None => Ok(false),
+        }
     }
 }
