@@ -163,6 +163,33 @@ pub struct Change {
 #[must_use]
 pub fn choose_extra(rule: &ExtraRule, blocks: &[Block], unused_bytes: u64) -> Vec<Change> {
     let budget = unused_bytes as f64 * rule.unused_share.clamp(0.0, 1.0);
+    let mut after = blocks.to_vec();
+    // A block that loses its last extra copy may have too few reads to get one again. Its part then goes to others, and
+    // the decision is made once more: the next call must not take back what this one leaves. Each round but the last
+    // ends the claim of a block.
+    loop {
+        let wanted = choose_copies(rule, &after, budget);
+        let loses_claim =
+            |(block, to): (&Block, &u32)| block.extra > 0 && *to == 0 && block.heat.reads < rule.often_read;
+        let again = after.iter().zip(&wanted).any(loses_claim);
+        after.iter_mut().zip(wanted).for_each(|(block, to)| block.extra = to);
+        if !again {
+            break;
+        }
+    }
+    let changes = blocks.iter().zip(&after).filter(|(block, after)| block.extra != after.extra);
+    let mut changes: Vec<(f64, Change)> = changes
+        .map(|(block, after)| (block.heat.reads, Change { id: block.id, from: block.extra, to: after.extra }))
+        .collect();
+    changes.sort_by(|(one_reads, one), (other_reads, other)| {
+        let grows = |change: &Change| change.to > change.from;
+        grows(one).cmp(&grows(other)).then(other_reads.total_cmp(one_reads)).then(one.id.cmp(&other.id))
+    });
+    changes.into_iter().map(|(_, change)| change).collect()
+}
+
+/// Extra copies of each block, as [`choose_extra`] describes it.
+fn choose_copies(rule: &ExtraRule, blocks: &[Block], budget: f64) -> Vec<u32> {
     let parts = parts(rule, blocks, budget);
     let keep = |block: &Block, part: f64| {
         let has = f64::from(block.extra);
@@ -176,14 +203,7 @@ pub fn choose_extra(rule: &ExtraRule, blocks: &[Block], unused_bytes: u64) -> Ve
     };
     let mut wanted: Vec<u32> = blocks.iter().zip(&parts).map(|(block, part)| keep(block, *part) as u32).collect();
     fit(blocks, &parts, &mut wanted, budget);
-    let changes = blocks.iter().zip(&wanted).filter(|(block, to)| block.extra != **to);
-    let mut changes: Vec<(f64, Change)> =
-        changes.map(|(block, to)| (block.heat.reads, Change { id: block.id, from: block.extra, to: *to })).collect();
-    changes.sort_by(|(one_reads, one), (other_reads, other)| {
-        let grows = |change: &Change| change.to > change.from;
-        grows(one).cmp(&grows(other)).then(other_reads.total_cmp(one_reads)).then(one.id.cmp(&other.id))
-    });
-    changes.into_iter().map(|(_, change)| change).collect()
+    wanted
 }
 
 /// Extra copies of each block, in proportion to its reads and up to its limit. The remainder goes to the others.

@@ -55,8 +55,9 @@ fn the_active_number_is_set_within_the_limits_of_the_chain() {
     let mut geared = chain(25, ChainShape::Geared { gear_size: 5 }, 5, 2);
     assert_eq!(geared.set_wanted(Some(12)).unwrap(), 10, "gears come whole");
     assert_eq!(geared.set_wanted(None).unwrap(), 25);
-    assert!(geared.set_wanted(Some(4)).unwrap_err().to_string().ends_with("number is 5"));
-    assert!(geared.set_wanted(Some(26)).unwrap_err().to_string().ends_with("number is 25"));
+    let refusal = |wanted| geared.clone().set_wanted(Some(wanted)).unwrap_err().to_string();
+    assert!(refusal(4).ends_with("5 to 25 nodes can be active; 4 are too few to hold everything"), "{}", refusal(4));
+    assert!(refusal(26).contains("26 are too many"), "{}", refusal(26));
     assert_eq!(geared.wanted_active, None, "a refusal changes nothing");
 }
 

@@ -53,11 +53,14 @@ fn the_last_replica_node_is_not_switched_off_unless_forced() {
     let holdings = [at(&[7, 8], "/data/a"), at(&[1, 9], "/data/b"), at(&[99], "/always")];
     let lost = at_stake(&plan, &holdings, &BTreeSet::new());
     let refused = admit(&plan, &lost, Force::Refuse).unwrap_err();
-    assert!(refused.to_string().contains("3 metablocks (n7, n8), of /data/a:"), "{refused}");
+    assert!(
+        refused.to_string().contains("switch off n7, n8, the last nodes with 3 metablocks, of /data/a:"),
+        "{refused}"
+    );
     admit(&plan, &lost, Force::Insist).unwrap();
     let nameless = at(&[7, 8], "");
     let refused = admit(&plan, &[&nameless], Force::Refuse).unwrap_err();
-    assert!(refused.to_string().contains("3 metablocks (n7, n8): raise"), "{refused}");
+    assert!(refused.to_string().contains("switch off n7, n8, the last nodes with 3 metablocks: raise"), "{refused}");
     assert_eq!(spoken_of(&[&nameless, &holdings[0]]), [nameless.clone(), holdings[0].clone()]);
     let dead = BTreeSet::from([NodeId::new(7), NodeId::new(8)]);
     let none = [] as [&Holding; 0];
