@@ -334,7 +334,8 @@ async fn list(context: &Context, client: &ebb_client::Client) -> Result<()> {
     Ok(())
 }
 
-async fn datasets(client: &ebb_client::Client) -> Result<Vec<pb::Dataset>> {
+/// The settings and the use of all datasets.
+pub async fn datasets(client: &ebb_client::Client) -> Result<Vec<pb::Dataset>> {
     let op = pb::meta_op::Op::ListDatasets(pb::meta_op::ListDatasets {});
     Ok(client.meta(&admin::credentials(), op).await?.datasets)
 }

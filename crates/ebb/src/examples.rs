@@ -103,7 +103,7 @@ pub const EXAMPLES: &[Examples] = &[
     ),
     ("power follow", &[("ebb power follow solar.csv --compress 60", "a trace, an hour in a minute")]),
     ("power policy", &[("ebb power policy tide", "change the policy")]),
-    ("power status", &[("ebb power status --follow", "who is awake, watts beside the budget")]),
+    ("power status", &[("ebb power status --follow", "nodes that are awake, watts beside the budget")]),
     ("node list", &[("ebb node list --why", "nodes, and what their copies wait for")]),
     ("node add", &[("ebb node add --count 2", "two more nodes")]),
     ("node drain", &[("ebb node drain n3", "move all replicas off a node")]),

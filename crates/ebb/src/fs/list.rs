@@ -7,7 +7,6 @@ use ebb_cli::path::{EbbPath, put_json, text};
 use ebb_cli::users;
 use ebb_client::DirEntry;
 use ebb_types::{Attr, DatasetId, FileKind, Result};
-use ebb_wire::pb;
 use serde_json::json;
 
 use super::command::LsArgs;
@@ -88,8 +87,7 @@ impl Session {
 
     /// The datasets' paths.
     async fn datasets(&self) -> Result<Datasets> {
-        let op = pb::meta_op::Op::ListDatasets(pb::meta_op::ListDatasets {});
-        let all = self.client.meta(&self.credentials, op).await?.datasets;
+        let all = crate::dataset::datasets(&self.client).await?;
         Ok(Datasets(all.into_iter().map(|dataset| (DatasetId::new(dataset.id), dataset.path)).collect()))
     }
 

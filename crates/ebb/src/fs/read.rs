@@ -49,6 +49,18 @@ pub struct TailArgs {
     pub follow: bool,
 }
 
+/// The attributes, if they are those of a regular file.
+///
+/// # Errors
+/// `IsDirectory` or `Invalid` if not.
+pub fn must_be_regular(path: &EbbPath, attr: Attr) -> Result<Attr> {
+    match attr.kind {
+        FileKind::File => Ok(attr),
+        FileKind::Directory => bail!(IsDirectory, "{path} is a directory"),
+        _ => bail!(Invalid, "{path} is not a regular file"),
+    }
+}
+
 impl Session {
     /// The attributes of a regular file.
     ///
@@ -56,11 +68,7 @@ impl Session {
     /// `IsDirectory` or `Invalid` if it is none, and those of a look-up.
     pub async fn regular(&self, path: &EbbPath) -> Result<Attr> {
         let attr = self.resolve(path).await?;
-        match attr.kind {
-            FileKind::File => Ok(attr),
-            FileKind::Directory => bail!(IsDirectory, "{path} is a directory"),
-            _ => bail!(Invalid, "{path} is not a regular file"),
-        }
+        must_be_regular(path, attr)
     }
 
     /// Reads a file from front to back and hands each part on.

@@ -37,7 +37,10 @@ impl Session {
         let mut failed = Vec::new();
         for path in paths {
             match self.rm_one(path, recursive, force, &mut removed).await {
-                Err(error) if paths.len() == 1 => return Err(error),
+                Err(error) if paths.len() == 1 => {
+                    removed.bar.finish_and_clear();
+                    return Err(error);
+                }
                 Err(error) => {
                     removed.bar.suspend(|| self.output.warn(&error.to_string()));
                     failed.push(json!({ "path": path.to_string(), "error": error.detail() }));

@@ -68,10 +68,8 @@ pub async fn undo(context: &Context, name: &str) -> Result<()> {
     let cluster = context.cluster()?;
     let node = find(&status::ask(&cluster).await?.nodes, name)?.id;
     admin::master(&cluster)?.call(&pb::DrainNode { node, undo: true }, admin::ASK).await?;
-    match context.output.json() {
-        true => context.output.print_json(&json!({ "node": format!("n{node}"), "draining": false })),
-        false => context.output.say(&format!("n{node} takes data again")),
-    }
+    let value = json!({ "node": format!("n{node}"), "draining": false });
+    context.output.answer(&format!("n{node} takes data again"), &value);
     Ok(())
 }
 

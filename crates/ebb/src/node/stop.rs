@@ -51,12 +51,9 @@ pub async fn run(context: &Context, name: &str, force: bool) -> Result<()> {
             server.log
         );
     }
-    match context.output.json() {
-        true => context.output.print_json(&json!({ "node": format!("n{}", node.id), "out_of_reach": alone })),
-        false => context
-            .output
-            .say(&format!("n{} ({}) is stopped; `ebb node start n{}` starts it", node.id, node.host, node.id)),
-    }
+    let sentence = format!("n{} ({}) is stopped; `ebb node start n{}` starts it", node.id, node.host, node.id);
+    let value = json!({ "node": format!("n{}", node.id), "out_of_reach": alone });
+    context.output.answer(&sentence, &value);
     Ok(())
 }
 

@@ -13,13 +13,13 @@ const STEPS: usize = 14;
 /// Nodes that sleep are waited for; nothing else may last.
 const LEAVES_WITHIN: Duration = Duration::from_secs(45);
 
-/// One history: its steps are drawn, and told if it fails.
+/// One history: its steps are drawn, and shown if it fails.
 fn history(cluster: &Cluster, mount: &Path, seed: u64) {
     let mut dice = Dice::new(seed);
     let mut steps = Vec::new();
     let mut drained: Option<String> = None;
     for step in 0..STEPS {
-        let told = match dice.below(8) {
+        let event = match dice.below(8) {
             0 => {
                 // Beyond the quota: the refusal may come with the write, the sync or the close.
                 let refused = write_synced(&mount.join(format!("full/large{step}")), &pattern(6 << 20, seed)).is_err();
@@ -72,7 +72,7 @@ fn history(cluster: &Cluster, mount: &Path, seed: u64) {
                 "a pause".to_owned()
             }
         };
-        steps.push(told);
+        steps.push(event);
     }
     let begun = Instant::now();
     let left = cluster.ebb(&["umount", mount.to_str().unwrap(), "--timeout", "90s"]);

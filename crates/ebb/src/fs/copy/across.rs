@@ -44,12 +44,14 @@ impl Session {
             let link = self.client.read_link(&self.credentials, top.inode).await?;
             return self.client.symlink(&self.credentials, parent, name, &link).await.map(drop);
         }
-        let args = CopyArgs { recursive: true, force: false, no_clobber: false, preserve: true };
+        // All attributes are set when the contents were compared.
+        let args = CopyArgs { recursive: true, force: false, no_clobber: false, preserve: false };
         let mut tally = Tally::default();
         self.cp_tree(source, aside, args, &mut tally).await?;
         if let Some(trouble) = tally.trouble() {
             bail!(Invalid, "{trouble}");
         }
+        // Listed anew: what was made meanwhile has no copy, and ends the move.
         let mut found = Vec::new();
         walk::walk(self, source, |path, attr| found.push((path.clone(), *attr))).await?;
         // Directories last, the deepest first: each file that is changed in one changes its times.

@@ -8,6 +8,7 @@ use ebb_types::{Attr, Error, FileKind, Result, bail};
 
 use super::local::{self, LocalLanding, Target};
 use super::{Copied, CopyArgs, Kept, Tools};
+use crate::fs::read::must_be_regular;
 use crate::fs::{Session, walk};
 
 /// Options of `ebb fs getmerge`.
@@ -59,7 +60,7 @@ impl Session {
         for source in sources {
             let attr = self.resolve(source).await?;
             if attr.kind != FileKind::Directory {
-                files.push((source.clone(), self.regular(source).await?));
+                files.push((source.clone(), must_be_regular(source, attr)?));
                 continue;
             }
             let mut entries = walk::entries(self, attr.inode).await.map_err(|error| self.explain(error, source))?;
