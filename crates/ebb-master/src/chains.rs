@@ -53,8 +53,35 @@ impl Chains {
         all
     }
 
-    /// Adds a dataset that was created. A known dataset keeps its counts.
-    pub(crate) fn on_dataset(&mut self, dataset: &pb::Dataset) {
+    /// Follows a dataset that was created or changed. Another number of copies has other targets on the chain, and is
+    /// counted anew. True: the number of copies is another one.
+    pub(crate) fn on_settings(&mut self, machine: &Machine, dataset: &pb::Dataset) -> bool {
+        let id = DatasetId::new(dataset.id);
+        let Some(known) = self.datasets.get(&id) else {
+            self.on_dataset(dataset);
+            return false;
+        };
+        if known.replicas() == dataset.replicas {
+            return false;
+        }
+        match view(dataset) {
+            Ok(chain) => self.recount(machine, id, chain),
+            // The leader has checked it, so this is another release's.
+            Err(error) => tracing::error!(dataset = dataset.path, %error, "the copies of a dataset cannot be placed"),
+        }
+        true
+    }
+
+    /// Counts a dataset's copies on a chain that is new.
+    fn recount(&mut self, machine: &Machine, id: DatasetId, mut chain: ChainView) {
+        let recorded = machine.placed().filter(|(dataset, _, _)| *dataset == id).map(|(_, _, members)| members);
+        let reserved = self.reserved.values().filter(|one| one.dataset == id).map(|one| &one.members[..]);
+        recorded.chain(reserved).for_each(|members| chain.add(&homes(members)));
+        self.datasets.insert(id, Arc::new(chain));
+    }
+
+    /// Adds a dataset. A known dataset keeps its counts.
+    fn on_dataset(&mut self, dataset: &pb::Dataset) {
         let id = DatasetId::new(dataset.id);
         if !self.datasets.contains_key(&id)
             && let Ok(chain) = view(dataset)
@@ -78,11 +105,8 @@ impl Chains {
     pub(crate) fn on_replaced(&mut self, machine: &Machine, replace: &pb::ReplaceInChain) {
         let (id, gone, by) = (DatasetId::new(replace.dataset), NodeId::new(replace.gone), NodeId::new(replace.by));
         let replaced = self.datasets.get(&id).map(|chain| chain.replaced(gone, by));
-        let Some(Ok(mut chain)) = replaced else { return };
-        let recorded = machine.placed().filter(|(dataset, _, _)| *dataset == id).map(|(_, _, members)| members);
-        let reserved = self.reserved.values().filter(|one| one.dataset == id).map(|one| &one.members[..]);
-        recorded.chain(reserved).for_each(|members| chain.add(&homes(members)));
-        self.datasets.insert(id, Arc::new(chain));
+        let Some(Ok(chain)) = replaced else { return };
+        self.recount(machine, id, chain);
     }
 
     /// Follows a change of a metablock's set.
@@ -294,8 +318,19 @@ fn complete_dataset(machine: &Machine, asked: &mut pb::Dataset) -> Result<()> {
 }
 
 fn check_set(machine: &Machine, set: &pb::meta_op::SetDataset) -> Result<()> {
-    let Some(active) = set.active.filter(|active| *active > 0) else { return Ok(()) };
     let Some(dataset) = machine.dataset(DatasetId::new(set.dataset)) else { return Ok(()) };
+    if let Some(replicas) = set.replicas {
+        let nodes = nodes_in_use(machine).count();
+        if replicas as usize > nodes {
+            bail!(Invalid, "{}: {replicas} copies need as many nodes, and there are {nodes}", dataset.path);
+        }
+        let changed = pb::Dataset { replicas, ..dataset.clone() };
+        view(&changed)
+            .map(drop)
+            .and_then(|()| power_chain(&changed, &all_nodes(machine)).map(drop))
+            .map_err(|error| error.context(&dataset.path))?;
+    }
+    let Some(active) = set.active.filter(|active| *active > 0) else { return Ok(()) };
     power_chain(dataset, &all_nodes(machine))?
         .set_wanted(Some(active))
         .map(drop)

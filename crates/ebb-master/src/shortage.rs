@@ -64,7 +64,7 @@ pub fn explain_found(set: &Examined, obstacles: &Obstacles) -> String {
         }
     });
     let members = set.record.members.iter().map(|member| (*member, Condition::Good)).collect();
-    bad.unwrap_or_else(|| too_few(&SetView { wanted: set.wanted, members }, obstacles))
+    bad.unwrap_or_else(|| too_few(&SetView { wanted: set.wanted, members, spare: None }, obstacles))
 }
 
 fn sentence(node: NodeId, condition: Condition) -> Option<String> {
@@ -101,7 +101,7 @@ mod tests {
     fn view(conditions: &[Condition]) -> SetView {
         let member = |node| pb::Member { node, volume: node, incarnation: 1, home: 0 };
         let members = conditions.iter().zip(1..).map(|(condition, node)| (member(node), *condition)).collect();
-        SetView { wanted: 3, members }
+        SetView { wanted: 3, members, spare: None }
     }
 
     #[test]

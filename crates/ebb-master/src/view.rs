@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 
 use ebb_meta::Machine;
 use ebb_runtime::Moment;
-use ebb_types::{MetablockId, NodeId, VolumeId};
+use ebb_types::{DatasetId, MetablockId, NodeId, VolumeId};
 use ebb_wire::pb;
 
+use crate::copies::repair::surplus::{self, Candidate};
 use crate::copies::repair::{Condition, SetView};
 use crate::copies::route::{Route, choose_route};
 use crate::options::Options;
@@ -81,7 +82,28 @@ impl ClusterView<'_> {
     /// A set with its members' conditions.
     pub(crate) fn set(&self, metablock: MetablockId, record: &pb::Metablock, wanted: u32) -> SetView {
         let members = record.members.iter().map(|member| (*member, self.condition(metablock, member)));
-        SetView { wanted: wanted.max(1) as usize, members: members.collect() }
+        let (wanted, members): (usize, Vec<_>) = (wanted.max(1) as usize, members.collect());
+        let spare = if members.len() > wanted { self.spare(metablock, &members) } else { None };
+        SetView { wanted, members, spare }
+    }
+
+    /// The member that leaves first if a set has too many.
+    fn spare(&self, metablock: MetablockId, members: &[(pb::Member, Condition)]) -> Option<pb::Member> {
+        let (inode, _) = self.machine.find_metablock(metablock)?;
+        let dataset = self.machine.attr(inode).ok()?.dataset;
+        let chain = self.soft.chains.chain(DatasetId::new(dataset))?;
+        let good = members.iter().filter(|(_, condition)| *condition == Condition::Good);
+        let candidate = |(member, _): &(pb::Member, Condition)| Candidate {
+            member: *member,
+            place: chain.place_of(member.home_id()),
+            primaries: chain.primaries() as usize,
+            rack: self
+                .machine
+                .node(member.node_id())
+                .and_then(|record| record.node.as_ref())
+                .map_or("", |node| &node.rack),
+        };
+        surplus::choose(&good.map(candidate).collect::<Vec<_>>())
     }
 
     /// Readable members. Some may first have to wake.

@@ -155,6 +155,8 @@ pub struct Work {
     pub ahead: BTreeSet<InodeId>,
     /// Sets that are not, or may not be, as wanted.
     pub suspects: Suspects,
+    /// All sets are to be examined: a dataset wants another number of copies.
+    pub rescan: bool,
     /// Nodes that get no copies of a file at present, because its writer cannot reach them.
     pub parted: Parted,
     /// Copies in progress for sets.

@@ -287,7 +287,8 @@ pub(crate) fn check_min_copies(settings: &pb::Dataset) -> Result<()> {
     Ok(())
 }
 
-fn check_replicas(replicas: u32) -> Result<()> {
+/// Refuses a number of copies that no dataset has.
+pub(crate) fn check_replicas(replicas: u32) -> Result<()> {
     if !(1..=REPLICAS_MAX).contains(&replicas) {
         bail!(Invalid, "{replicas} replicas are not between 1 and {REPLICAS_MAX}");
     }

@@ -108,6 +108,9 @@ pub struct SetArgs {
     /// Limit of inodes; 0 means no limit.
     #[arg(long)]
     inodes: Option<u64>,
+    /// Number of copies, on distinct nodes. Copies of existing files are made or removed in the background.
+    #[arg(long, value_name = "N")]
+    replicas: Option<u32>,
     /// Copies that must take a write before it is acknowledged, from 1 to the number of copies. Files that are being
     /// written keep the earlier value.
     #[arg(long, value_name = "N")]
@@ -286,15 +289,16 @@ async fn set(context: &Context, client: &ebb_client::Client, args: SetArgs) -> R
         prefetch: args.prefetch.map(Prefetch::to_raw),
         read_rule: args.read_rule.map(ReadRule::to_raw),
         min_copies: args.min_copies,
+        replicas: args.replicas,
     };
     if set == pb::meta_op::SetDataset::default() {
         bail!(
             Invalid,
-            "nothing to set: give --quota, --inodes, --min-copies, --extra-share, --prefetch, --read-rule, or several of them"
+            "nothing to set: give --quota, --inodes, --replicas, --min-copies, --extra-share, --prefetch, --read-rule, or several of them"
         );
     }
     let dataset = find(client, &args.path).await?;
-    check_min_copies(args.min_copies, dataset.replicas)?;
+    check_min_copies(args.min_copies, args.replicas.unwrap_or(dataset.replicas))?;
     let set = pb::meta_op::SetDataset { dataset: dataset.id, ..set };
     client.meta(&admin::credentials(), pb::meta_op::Op::SetDataset(set)).await?;
     let dataset = find(client, &args.path).await?;

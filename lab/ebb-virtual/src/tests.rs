@@ -16,6 +16,7 @@ mod oracle;
 mod power;
 mod power_runs;
 mod relay;
+mod replicas;
 mod rest;
 mod returns;
 mod single;

@@ -5,6 +5,7 @@
 //! module `look` chooses the sets to examine.
 
 pub(crate) mod look;
+pub mod surplus;
 
 use ebb_types::NodeId;
 use ebb_wire::pb;
@@ -37,6 +38,8 @@ pub struct SetView {
     pub wanted: usize,
     /// Members with their conditions, in the order of the record.
     pub members: Vec<(pb::Member, Condition)>,
+    /// The good member that leaves if there are more good ones than wanted; see [`surplus`].
+    pub spare: Option<pb::Member>,
 }
 
 /// One step towards the wanted number of good copies.
@@ -89,7 +92,7 @@ pub fn choose_repair(view: &SetView) -> Option<Repair> {
     let bad = worst(view);
     let (sources, missing) = (of(&[Condition::Good, Condition::Draining]), counting < view.wanted);
     if !missing {
-        let (dropped, _) = bad?;
+        let dropped = bad.map(|(member, _)| member).or_else(|| superfluous(view))?;
         return Some(Repair::Drop { dropped, staying: without(view, &dropped), reason: Reason::Superfluous });
     }
     if sources.is_empty() {
@@ -105,6 +108,15 @@ pub fn choose_repair(view: &SetView) -> Option<Repair> {
     let staying =
         replaced.map_or_else(|| view.members.iter().map(|(member, _)| *member).collect(), |gone| without(view, &gone));
     Some(Repair::Copy { sources, replaced, staying, reason })
+}
+
+/// A good member beyond the wanted number. An unknown member counts for nothing here, for it may not come back.
+fn superfluous(view: &SetView) -> Option<pb::Member> {
+    let good = view.members.iter().filter(|(_, condition)| *condition == Condition::Good);
+    let good: Vec<pb::Member> = good.map(|(member, _)| *member).collect();
+    let spare = view.spare.filter(|_| distinct_nodes(&good) > view.wanted)?;
+    assert!(good.contains(&spare), "a member that leaves for nothing but the number is a good one");
+    Some(spare)
 }
 
 /// Number of readable copies, on distinct nodes. A set with fewer is more urgent.

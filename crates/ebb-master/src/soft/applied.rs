@@ -68,8 +68,11 @@ impl State {
                 soft.sessions.wake_all();
             }
             (Op::Client(client), reply) => {
-                if let Ok(Reply::Meta(pb::MetaReply { dataset: Some(dataset), .. })) = reply {
-                    soft.chains.on_dataset(dataset);
+                if let Ok(Reply::Meta(pb::MetaReply { dataset: Some(dataset), .. })) = reply
+                    && soft.chains.on_settings(machine, dataset)
+                {
+                    soft.work.rescan = true;
+                    self.wake.repair.notify_one();
                 }
                 Self::on_commit(machine, soft, client, reply);
                 on_client(machine, soft, client, reply);

@@ -7,7 +7,7 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op;
 
 use super::create::new_directory;
-use crate::dataset::{check_extra_share, check_min_copies, check_prefetch, check_read_rule};
+use crate::dataset::{check_extra_share, check_min_copies, check_prefetch, check_read_rule, check_replicas};
 use crate::dir;
 use crate::machine::{Call, Machine, take_id};
 use crate::permission;
@@ -69,6 +69,8 @@ impl Machine {
         check_prefetch(settings.prefetch)?;
         settings.read_rule = op.read_rule.unwrap_or(settings.read_rule);
         check_read_rule(settings.read_rule)?;
+        settings.replicas = op.replicas.unwrap_or(settings.replicas);
+        check_replicas(settings.replicas)?;
         settings.min_copies = op.min_copies.unwrap_or(settings.min_copies);
         check_min_copies(&settings)?;
         self.datasets.insert(settings.clone());

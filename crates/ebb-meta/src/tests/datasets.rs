@@ -151,6 +151,21 @@ fn a_quota_of_inodes_stops_the_next_one_and_may_be_raised() {
 }
 
 #[test]
+fn the_number_of_copies_can_be_changed_within_its_bounds() {
+    let mut world = World::new();
+    let made = make(&mut world, pb::Dataset { min_copies: 2, ..dataset("/d") }).unwrap();
+    let f = world.mkfile(made.root_inode, "f", 0o644).unwrap();
+    let set = |replicas| meta_op::SetDataset { dataset: made.id, replicas: Some(replicas), ..Default::default() };
+    assert_eq!(world.run(Op::SetDataset(set(4))).unwrap().dataset.unwrap().replicas, 4);
+    assert_eq!(world.attr(f).replicas, 4, "files have what their dataset has");
+    assert_eq!(world.run(Op::SetDataset(set(0))).unwrap_err(), E::Invalid);
+    assert_eq!(world.run(Op::SetDataset(set(1000))).unwrap_err(), E::Invalid);
+    assert_eq!(world.run(Op::SetDataset(set(1))).unwrap_err(), E::Invalid, "a write must be on two members");
+    let fewer = meta_op::SetDataset { min_copies: Some(1), ..set(1) };
+    assert_eq!(world.run(Op::SetDataset(fewer)).unwrap().dataset.unwrap().replicas, 1);
+}
+
+#[test]
 fn committed_bytes_are_counted_for_the_dataset() {
     let mut world = World::new();
     let made = make(&mut world, pb::Dataset { metablock_size: MIB, block_size: 64 << 10, ..dataset("/d") }).unwrap();

@@ -11,6 +11,37 @@ fn numbers(shown: &Value, key: &str) -> Vec<u64> {
 }
 
 #[test]
+fn the_number_of_copies_is_changed_for_existing_files() {
+    let cluster = Cluster::up(4);
+    cluster.ok(&["dataset", "create", "/d", "--replicas", "1", "--block", "64KiB", "--metablock", "64KiB"]);
+    let local = cluster.path("data");
+    let bytes = crate::harness::pattern(1 << 20, 3);
+    std::fs::write(&local, &bytes).unwrap();
+    cluster.ok(&["fs", "put", local.to_str().unwrap(), "/d/f"]);
+    let copies = || -> usize {
+        let shown = cluster.json(&["fs", "locations", "/d/f"]);
+        let of = |metablock: &Value| metablock["replicas"].as_array().unwrap().len();
+        shown["metablocks"].as_array().unwrap().iter().map(of).sum()
+    };
+    assert_eq!(copies(), 16);
+    for replicas in [3, 2] {
+        let set = cluster.json(&["dataset", "set", "/d", "--replicas", &replicas.to_string()]);
+        assert_eq!(set["replicas"], replicas);
+        wait_for("the new number of copies", Duration::from_secs(60), || copies() == 16 * replicas);
+        let found = cluster.healthy();
+        assert_eq!((&found["over_replicated"], &found["orphaned"]), (&0.into(), &0.into()), "{found}");
+    }
+    let files =
+        crate::harness::shell(&format!("find {}/nodes -path '*replicas/*' -type f | wc -l", cluster.dir().display()));
+    assert_eq!(files, "32", "what is too much is gone from the disks");
+    let back = cluster.path("back");
+    cluster.ok(&["fs", "get", "/d/f", back.to_str().unwrap()]);
+    assert_eq!(std::fs::read(back).unwrap(), bytes);
+    let refused = cluster.ebb(&["dataset", "set", "/d", "--replicas", "5"]);
+    assert!(refused.err.contains("/d: 5 copies need as many nodes, and there are 4"), "{}", refused.err);
+}
+
+#[test]
 fn a_chained_dataset_comes_to_its_targets_with_two_writers() {
     let cluster = Cluster::up(7);
     let create = "dataset create /eq --layout equal-work --primaries 2 --replicas 2 --block 64KiB --metablock 64KiB";

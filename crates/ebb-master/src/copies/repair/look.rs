@@ -47,6 +47,8 @@ impl Round {
         if !self.scanned && shared.is_safe_start() {
             suspect_all(shared);
             self.scanned = true;
+        } else if self.scanned && std::mem::take(&mut shared.soft().work.rescan) {
+            suspect_all(shared);
         }
         let (urgent, in_turn): (Vec<Mark>, Vec<Mark>) = {
             let soft = shared.soft();

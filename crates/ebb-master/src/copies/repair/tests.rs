@@ -7,7 +7,7 @@ fn member(node: u64) -> pb::Member {
 
 fn view(wanted: usize, conditions: &[Condition]) -> SetView {
     let members = conditions.iter().enumerate().map(|(at, condition)| (member(at as u64 + 1), *condition));
-    SetView { wanted, members: members.collect() }
+    SetView { wanted, members: members.collect(), spare: None }
 }
 
 use Condition::{Cramped, Damaged, Draining, Good, NodeLost, Unknown, VolumeLost};
@@ -54,6 +54,23 @@ fn too_few_members_get_more_and_superfluous_bad_ones_go() {
     assert_eq!(choose_repair(&view(3, &[Good, NodeLost])), copy(&[1], None, &[1, 2], Reason::NodeLost));
     let dropped = Repair::Drop { dropped: member(2), staying: vec![member(1)], reason: Reason::Superfluous };
     assert_eq!(choose_repair(&view(1, &[Good, NodeLost])), Some(dropped));
+}
+
+#[test]
+fn a_set_with_too_many_good_members_loses_the_spare_one() {
+    let with_spare = |wanted, conditions: &[Condition], spare| SetView { spare, ..view(wanted, conditions) };
+    let dropped = Repair::Drop { dropped: member(2), staying: vec![member(1), member(3)], reason: Reason::Superfluous };
+    assert_eq!(choose_repair(&with_spare(2, &[Good, Good, Good], Some(member(2)))), Some(dropped));
+    assert_eq!(choose_repair(&with_spare(3, &[Good, Good, Good], Some(member(2)))), None);
+    // One that may not come back is no reason to give up a good one.
+    assert_eq!(choose_repair(&with_spare(2, &[Good, Good, Unknown], Some(member(2)))), None);
+    // Bad ones go first.
+    let bad = Repair::Drop {
+        dropped: member(3),
+        staying: vec![member(1), member(2), member(4)],
+        reason: Reason::Superfluous,
+    };
+    assert_eq!(choose_repair(&with_spare(2, &[Good, Good, NodeLost, Good], Some(member(1)))), Some(bad));
 }
 
 #[test]
