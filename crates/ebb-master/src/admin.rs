@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_runtime::SeededBug;
-use ebb_types::{ErrorKind, HostName, InodeId, NodeId, Result, SessionId, bail, min_copies};
+use ebb_types::{ErrorKind, HostName, InodeId, NodeId, Result, SessionId, Version, bail, min_copies};
 use ebb_wire::pb;
 use pb::command::Command as Op;
 
-use crate::copies::repair::Condition;
 use crate::copies::repair::look::suspect_volumes;
+use crate::copies::repair::{Condition, has_surplus};
 use crate::describe::describe;
 use crate::fewer::{Absence, Case, check_go_on};
 use crate::fsck::obstacles;
@@ -32,14 +32,17 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
     };
     let (under_replicated, repairs_running, copied) = {
         let machine = shared.group.snapshot();
-        // A granted metablock without writes has nothing to copy. It waits for its holder, or is freed.
-        let is_written = |metablock| {
-            let record = machine.find_metablock(metablock).map(|(_, record)| record);
-            record.is_none_or(|record| record.min_version() != ebb_types::Version::ZERO)
-        };
         let soft = shared.soft();
+        let view = shared.view(&machine, &soft);
+        let may_lack_copies = |metablock| {
+            let Some((inode, record)) = machine.find_metablock(metablock) else { return true };
+            let wanted = machine.attr(inode).map_or(0, |attr| attr.replicas);
+            // A granted metablock without writes has nothing to copy: it waits for its holder, or is freed. One with
+            // more copies than wanted loses some.
+            record.min_version() != Version::ZERO && !has_surplus(&view.set(metablock, &record, wanted))
+        };
         let work = &soft.work;
-        (work.unsettled_sets(is_written), (work.copies.len() + work.recovering.len()) as u64, work.copied)
+        (work.unsettled_sets(may_lack_copies), (work.copies.len() + work.recovering.len()) as u64, work.copied)
     };
     let shortages = shortages(shared).to_messages();
     let (out_of_reach, without_good_copy) = (reach::out_of_reach(shared), reach::without_good_copy(shared));

@@ -110,13 +110,23 @@ pub fn choose_repair(view: &SetView) -> Option<Repair> {
     Some(Repair::Copy { sources, replaced, staying, reason })
 }
 
-/// A good member beyond the wanted number. An unknown member counts for nothing here, for it may not come back.
+/// Whether the set has more good copies than wanted. An unknown member counts for nothing here, for it may not come
+/// back.
+#[must_use]
+pub fn has_surplus(view: &SetView) -> bool {
+    distinct_nodes(&good(view)) > view.wanted
+}
+
+/// A good member beyond the wanted number.
 fn superfluous(view: &SetView) -> Option<pb::Member> {
-    let good = view.members.iter().filter(|(_, condition)| *condition == Condition::Good);
-    let good: Vec<pb::Member> = good.map(|(member, _)| *member).collect();
-    let spare = view.spare.filter(|_| distinct_nodes(&good) > view.wanted)?;
-    assert!(good.contains(&spare), "a member that leaves for nothing but the number is a good one");
+    let spare = view.spare.filter(|_| has_surplus(view))?;
+    assert!(good(view).contains(&spare), "a member that leaves for nothing but the number is a good one");
     Some(spare)
+}
+
+fn good(view: &SetView) -> Vec<pb::Member> {
+    let good = view.members.iter().filter(|(_, condition)| *condition == Condition::Good);
+    good.map(|(member, _)| *member).collect()
 }
 
 /// Number of readable copies, on distinct nodes. A set with fewer is more urgent.

@@ -27,6 +27,10 @@ fn the_number_of_copies_is_changed_for_existing_files() {
     for replicas in [3, 2] {
         let set = cluster.json(&["dataset", "set", "/d", "--replicas", &replicas.to_string()]);
         assert_eq!(set["replicas"], replicas);
+        if replicas == 2 {
+            let status = cluster.json(&["cluster", "status"]);
+            assert_eq!(status["repair"]["under_replicated"], 0, "copies that are too many lack nothing");
+        }
         wait_for("the new number of copies", Duration::from_secs(60), || copies() == 16 * replicas);
         let found = cluster.healthy();
         assert_eq!((&found["over_replicated"], &found["orphaned"]), (&0.into(), &0.into()), "{found}");

@@ -13,7 +13,7 @@ use pb::meta_op::{CreateDataset, Op, SetDataset};
 
 use crate::power::PowerCluster;
 
-const NODES: usize = 6;
+const NODES: usize = 8;
 const STEPS: usize = 30;
 /// Time for the copies to be as wanted once nothing fails any more.
 const SETTLES_WITHIN: Duration = Duration::from_secs(300);
