@@ -109,6 +109,16 @@ impl Chains {
         self.recount(machine, id, chain);
     }
 
+    /// Follows a node that left the chain of a dataset.
+    pub(crate) fn on_chain_changed(&mut self, machine: &Machine, id: DatasetId) {
+        match machine.dataset(id).map(view) {
+            Some(Ok(chain)) => self.recount(machine, id, chain),
+            // The leader has checked it, so this is another release's.
+            Some(Err(error)) => tracing::error!(dataset = %id, %error, "the copies of a dataset cannot be placed"),
+            None => {}
+        }
+    }
+
     /// Follows a change of a metablock's set.
     pub(crate) fn on_set_changed(&mut self, dataset: DatasetId, old: &[pb::Member], new: &[pb::Member]) {
         self.remove(dataset, old);
@@ -163,7 +173,7 @@ fn homes(members: &[pb::Member]) -> Vec<NodeId> {
 }
 
 /// A dataset's chain with no copies on it. A dataset without a chain gets an empty chain that counts all the same.
-fn view(dataset: &pb::Dataset) -> Result<ChainView> {
+pub(crate) fn view(dataset: &pb::Dataset) -> Result<ChainView> {
     let layout = dataset.layout.parse::<LayoutKind>()?;
     if !layout.has_chain() {
         return Ok(ChainView::uncharted(layout, dataset.replicas));

@@ -178,6 +178,11 @@ pub struct Failures {
 }
 
 impl Failures {
+    /// Forgets a node that was removed from the cluster: it does not come back.
+    pub fn forget(&mut self, node: NodeId) {
+        self.all.retain(|failure| failure.node != node);
+    }
+
     /// Updates the list. `missed` has all nodes that are missed now, each with the moment of its last heartbeat.
     pub fn on_look(&mut self, missed: &BTreeMap<NodeId, u64>, now_ms: u64) {
         for failure in self.all.iter_mut().filter(|failure| failure.back_ms.is_none()) {

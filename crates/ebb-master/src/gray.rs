@@ -192,6 +192,11 @@ impl Gray {
         Self { habit, ..Self::default() }
     }
 
+    /// Forgets a node that was removed from the cluster.
+    pub fn forget(&mut self, node: NodeId) {
+        self.nodes.remove(&node);
+    }
+
     /// Records the commit times that a node reports of its disks, and whether it works for itself.
     pub fn on_heartbeat(&mut self, node: NodeId, volumes: &[pb::Volume], working: bool, now: Moment) {
         let known = self.nodes.entry(node).or_default();

@@ -78,6 +78,7 @@ mod power;
 mod reach;
 pub mod recovery;
 pub mod registry;
+mod removal;
 pub mod reserve;
 mod room;
 pub mod served;

@@ -127,6 +127,10 @@ pub(crate) fn heartbeat(shared: &Shared, call: &pb::Heartbeat) -> Result<pb::Hea
     shared.hear(|| format!("n{}", call.node), call.position.as_ref())?;
     let position = Some(shared.position());
     let machine = shared.group.machine();
+    // A node that was removed is refused when it registers again.
+    if machine.node(NodeId::new(call.node)).is_none() {
+        return Ok(pb::HeartbeatReply { report: true, position, gray: false });
+    }
     let (pulse, losses, changed) = {
         let mut soft = shared.soft();
         let before = soft.registry.version();

@@ -150,6 +150,13 @@ impl Registry {
         fresh
     }
 
+    /// Forgets a node that was removed from the cluster. Returns its volumes.
+    pub fn forget(&mut self, node: NodeId) -> BTreeSet<VolumeId> {
+        self.twins.remove(&node);
+        self.version += 1;
+        self.nodes.remove(&node).map(|node| node.volumes.into_keys().collect()).unwrap_or_default()
+    }
+
     /// Records a heartbeat. Returns the answer, and the volumes that were poisoned since the previous heartbeat.
     pub fn on_heartbeat(&mut self, beat: &pb::Heartbeat, now: Moment) -> (Pulse, Vec<Loss>) {
         let id = NodeId::new(beat.node);

@@ -24,7 +24,8 @@ use crate::soft::Soft;
 use crate::standing::{self, Standings};
 use crate::vouched::BELIEF;
 use crate::{
-    accept, acquire, admin, deletes, fsck, handoff, namespace, nodes, poll, power, recovery, room, upkeep, vigil,
+    accept, acquire, admin, deletes, fsck, handoff, namespace, nodes, poll, power, recovery, removal, room, upkeep,
+    vigil,
 };
 
 /// Part of a caller's deadline that is kept, so that a refusal with its reason arrives before the caller's time-out.
@@ -277,6 +278,7 @@ impl Front {
         match request.method {
             Method::ClusterStatus => Ok(Answer::new(&admin::status(shared).await)),
             Method::DrainNode => admin::drain(shared, &request.decode()?).await.map(|reply| Answer::new(&reply)),
+            Method::RemoveNode => removal::remove(shared, &request.decode()?).await.map(|()| done()),
             Method::Fsck => fsck::fsck(shared, &request.decode()?, deadline).await.map(|reply| Answer::new(&reply)),
             Method::Locate => admin::locate(shared, &request.decode()?).await.map(|reply| Answer::new(&reply)),
             Method::ExplainCopies => why::explain(shared, &request.decode()?).map(|reply| Answer::new(&reply)),

@@ -260,6 +260,12 @@ impl Work {
         self.unfit.remove(&(metablock, volume));
     }
 
+    /// Forgets volumes that are gone for good.
+    pub fn forget_volumes(&mut self, volumes: &BTreeSet<VolumeId>) {
+        self.doubts.retain(|(_, volume)| !volumes.contains(volume));
+        self.excess.retain(|(volume, _)| !volumes.contains(volume));
+    }
+
     /// Volumes where a stray replica of this metablock waits for deletion. A new copy there would be deleted with it.
     #[must_use]
     pub fn strays(&self, metablock: MetablockId) -> BTreeSet<VolumeId> {

@@ -140,6 +140,8 @@ impl Machine {
             expect(block.length <= settings.metablock_size, "a metablock is longer than metablocks are");
             expect(check_members(&block.members).is_ok(), "a metablock's set is malformed");
             expect(self.replicas.knows(id, block), "a metablock is not in the index");
+            let is_removed = |member: &pb::Member| self.registry.is_removed(member.node_id());
+            expect(!block.members.iter().any(is_removed), "a metablock has a copy on a node that was removed");
             let is_member = |one: &pb::LeftOut| {
                 block.members.iter().any(|member| Some(member.node) == one.member.map(|left| left.node))
             };

@@ -113,7 +113,7 @@ impl Machine {
             })
         });
         let sessions = self.sessions.iter().map(|(id, session)| Record::Session(session_record(id, session)));
-        let nodes = self.registry.nodes().map(|record| Record::Node(record.clone()));
+        let nodes = self.registry.records().map(Record::Node);
         let datasets = self.datasets.iter().map(|dataset| Record::Dataset(dataset.clone()));
         let deleted = self
             .replicas

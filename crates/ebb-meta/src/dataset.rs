@@ -118,6 +118,20 @@ impl Datasets {
         Ok(())
     }
 
+    /// Takes a node off a dataset's chain. `by` takes its place; 0: the chain is shorter, and so is the number of nodes
+    /// that are to be active at most.
+    pub(crate) fn leave_chain(&mut self, id: DatasetId, gone: u64, by: u64) {
+        let Some(settings) = self.get(id) else { return };
+        let mut settings = settings.clone();
+        if by == 0 {
+            settings.chain.retain(|node| *node != gone);
+            settings.active = settings.active.min(u32::try_from(settings.chain.len()).unwrap_or(u32::MAX));
+        } else {
+            settings.chain.iter_mut().filter(|node| **node == gone).for_each(|node| *node = by);
+        }
+        self.insert(settings);
+    }
+
     /// What a dataset contains.
     pub(crate) fn usage(&self, id: DatasetId) -> Usage {
         self.rows.get(&id).map(|row| row.usage).unwrap_or_default()

@@ -95,7 +95,7 @@ impl Machine {
             bail!(SetChanged, "the extra copies of {block} are others by now");
         }
         if !op.members.is_empty() {
-            check_members(&op.members)?;
+            self.check_placement(&op.members)?;
             if found.version == Version::ZERO {
                 bail!(Invalid, "{block} of {id} was never written: there is nothing to copy");
             }

@@ -64,6 +64,7 @@ mod power;
 mod query;
 mod recovery;
 mod registry;
+mod removal;
 mod replicas;
 mod resolve;
 mod session;

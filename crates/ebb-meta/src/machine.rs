@@ -224,6 +224,10 @@ impl Machine {
                 self.datasets.replace_in_chain(replace)?;
                 Ok(Reply::None)
             }
+            Change::ForgetNode(forget) => {
+                self.forget_node(forget)?;
+                Ok(Reply::None)
+            }
             Change::PublishPlan(plan) => {
                 self.publish_plan(call.now, plan)?;
                 Ok(Reply::None)

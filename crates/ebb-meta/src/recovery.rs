@@ -8,7 +8,7 @@ use ebb_wire::pb;
 use crate::inode::{FILE_SIZE_MAX, Inode};
 use crate::machine::{Call, Machine};
 use crate::map::Metablock;
-use crate::ops::grant::{check_generation, check_members};
+use crate::ops::grant::check_generation;
 use crate::outcome::{Effect, Reply};
 use crate::tree::freed;
 
@@ -103,7 +103,7 @@ impl Machine {
             if found.min_version() == Version::ZERO {
                 continue;
             }
-            check_members(&found.members)?;
+            self.check_placement(&found.members)?;
             if found.length > metablock_size || found.min_version().epoch > inode.epoch {
                 bail!(Invalid, "{block} of {id}: {} bytes at {}", found.length, found.min_version());
             }
@@ -157,7 +157,7 @@ impl Machine {
         let inode = self.inode(id)?;
         check_idle(id, inode, Epoch::new(op.epoch))?;
         check_generation(id, inode, block, op.generation)?;
-        check_members(&op.members)?;
+        self.check_placement(&op.members)?;
         self.swap_set(call, id, block, &op.members, Version::ZERO);
         call.changed(id);
         Ok(Reply::None)

@@ -19,6 +19,8 @@ const HEARTBEAT_MS: u32 = 1000;
 pub(crate) struct Registry {
     nodes: OrdMap<NodeId, Arc<pb::NodeRecord>>,
     owners: OrdMap<VolumeId, NodeId>,
+    /// Nodes that have left the cluster for good, with their hosts.
+    removed: OrdMap<NodeId, Arc<str>>,
 }
 
 impl Registry {
@@ -47,6 +49,10 @@ impl Registry {
     pub(crate) fn restore(&mut self, record: pb::NodeRecord) -> Result<()> {
         let Some(node) = &record.node else { bail!(Corrupt, "a node record without a node") };
         let id = NodeId::new(node.id);
+        if record.removed {
+            self.removed.insert(id, node.host.as_str().into());
+            return Ok(());
+        }
         for volume in &node.volumes {
             if self.owners.insert(VolumeId::new(volume.id), id).is_some() {
                 bail!(Corrupt, "v{} is recorded for two nodes", volume.id);
@@ -65,6 +71,30 @@ impl Registry {
         Ok(())
     }
 
+    /// Removes a node for good. Its id is not used again.
+    pub(crate) fn remove(&mut self, id: NodeId) {
+        let record = self.nodes.remove(&id);
+        let node = record.as_ref().and_then(|record| record.node.as_ref());
+        for volume in node.iter().flat_map(|node| &node.volumes) {
+            self.owners.remove(&VolumeId::new(volume.id));
+        }
+        self.removed.insert(id, node.map_or("", |node| &node.host).into());
+    }
+
+    /// Whether the node has left the cluster.
+    pub(crate) fn is_removed(&self, id: NodeId) -> bool {
+        self.removed.contains_key(&id)
+    }
+
+    /// Records for a checkpoint: nodes, and those that were removed.
+    pub(crate) fn records(&self) -> impl Iterator<Item = pb::NodeRecord> + '_ {
+        let removed = self.removed.iter().map(|(id, host)| {
+            let node = pb::Node { id: id.raw(), host: host.to_string(), ..Default::default() };
+            pb::NodeRecord { node: Some(node), removed: true, ..Default::default() }
+        });
+        self.nodes().cloned().chain(removed)
+    }
+
     /// Registers a node that has started. An id of 0 is new, and one is assigned. Other ids must be this node's, or
     /// without an owner. A volume that an earlier registration left out, as its disk had failed to start, may come
     /// back.
@@ -77,6 +107,13 @@ impl Registry {
         let again = if node.node_id().is_none() { self.made_before(node) } else { None };
         let node = again.as_ref().unwrap_or(node);
         let known = node.node_id();
+        if let Some((id, host)) = known.and_then(|known| self.removed.get_key_value(&known)) {
+            bail!(
+                Superseded,
+                "{id} ({host}) was removed from this cluster, and its directory is not used any more: end this process; \
+                 `ebb node add` starts a new node"
+            );
+        }
         if node.adopt && node.node < NUMBER_MAX {
             next.node = next.node.max(NodeId::new(node.node + 1));
             let named = node.volumes.iter().map(|volume| volume.id).filter(|id| *id < NUMBER_MAX).max();
@@ -150,7 +187,7 @@ impl Registry {
             boot: node.boot,
             ..Default::default()
         };
-        self.nodes.insert(id, Arc::new(pb::NodeRecord { node: Some(node), draining }));
+        self.nodes.insert(id, Arc::new(pb::NodeRecord { node: Some(node), draining, removed: false }));
     }
 }
 

@@ -113,6 +113,19 @@ impl Replicas {
         self.deleted.range::<_, (VolumeId, MetablockId)>(range).map(|((_, id), _)| *id)
     }
 
+    /// Ends what is known of a volume that is gone: replicas to delete there, and those of another history.
+    pub(crate) fn forget_volume(&mut self, volume: VolumeId) {
+        assert!(self.on_volume(volume).next().is_none(), "{volume} is forgotten and holds members");
+        for id in self.deleted_on(volume).collect::<Vec<_>>() {
+            self.deleted.remove(&(volume, id));
+        }
+        let range = (volume, MetablockId::new(0))..=(volume, MetablockId::new(u64::MAX));
+        let foreign: Vec<_> = self.quarantined.range::<_, (VolumeId, MetablockId)>(range).copied().collect();
+        for key in foreign {
+            self.quarantined.remove(&key);
+        }
+    }
+
     pub(crate) fn deleted(&self) -> impl Iterator<Item = (MetablockId, pb::Member)> + '_ {
         self.deleted.iter().map(|((_, id), member)| (*id, *member))
     }

@@ -85,6 +85,8 @@ methods! {
     DescribeDataset = 24, DescribeDatasetReply;
     /// Why copies move, or do not.
     ExplainCopies = 25, ExplainCopiesReply;
+    /// An empty node leaves.
+    RemoveNode = 26, Empty;
 
     // Master: nodes and masters.
     /// A node starts.

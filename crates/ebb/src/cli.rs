@@ -119,10 +119,10 @@ struct UpArgs {
     /// before, or more.
     #[arg(long)]
     nodes: Option<u32>,
-    /// Number of volumes of each node.
+    /// Number of volumes of each new node.
     #[arg(long, default_value_t = 1)]
     volumes: u32,
-    /// Number of racks. Hosts are assigned to them in turn.
+    /// Number of racks. New hosts are assigned to them in turn.
     #[arg(long, default_value_t = 2)]
     racks: u32,
     /// Copies in the default dataset of a new cluster [default: 3, or the number of nodes if smaller].

@@ -9,6 +9,7 @@
 
 pub mod down;
 pub mod health;
+pub mod hosts;
 mod progress;
 pub mod start;
 pub mod status;

@@ -108,6 +108,7 @@ pub const EXAMPLES: &[Examples] = &[
     ("node add", &[("ebb node add --count 2", "two more nodes")]),
     ("node drain", &[("ebb node drain n3", "move all replicas off a node")]),
     ("node undrain", &[("ebb node undrain n3", "let it take data again")]),
+    ("node remove", &[("ebb node remove n3", "move its data to others, and take it out for good")]),
     ("node readmit", &[("ebb node readmit n3", "begin a node anew whose directory went back in time")]),
     ("node start", &[("ebb node start n3", "start its block server")]),
     ("node stop", &[("ebb node stop n3", "unless data would be out of reach")]),

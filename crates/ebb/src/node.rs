@@ -2,6 +2,7 @@
 
 mod add;
 mod drain;
+mod remove;
 mod stop;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,6 +48,14 @@ pub enum NodeCommand {
         /// Node id, such as n3, or host.
         node: String,
     },
+    /// Remove a node from the cluster for good.
+    ///
+    /// Its data are moved to other nodes first. A node that is lost can be removed, too, once all its data have copies
+    /// elsewhere; files that have none are named.
+    Remove {
+        /// Node id, such as n3, or host.
+        node: String,
+    },
     /// Take back a node whose directory went back in time.
     ///
     /// The node starts empty; its old volumes are renamed and kept.
@@ -80,6 +89,7 @@ pub async fn run(context: &Context, command: NodeCommand) -> Result<bool> {
             drain::undo(context, &node).await.map(|()| true)
         }
         NodeCommand::Drain { node, undo: false, no_wait } => drain::run(context, &node, no_wait).await.map(|()| true),
+        NodeCommand::Remove { node } => remove::run(context, &node).await.map(|()| true),
         NodeCommand::Readmit { node } => readmit(context, &node).await.map(|()| true),
         NodeCommand::Start { node } => start(context, &node).await.map(|started| {
             context.output.answer(&started.sentence(), &started.json());

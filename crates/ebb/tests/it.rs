@@ -61,6 +61,8 @@ mod programs;
 mod promises;
 #[path = "it/proxies.rs"]
 mod proxies;
+#[path = "it/removal.rs"]
+mod removal;
 #[path = "it/returns.rs"]
 mod returns;
 #[path = "it/scarce.rs"]

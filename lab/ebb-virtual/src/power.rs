@@ -22,7 +22,7 @@ use ebb_power_manager::client::{self, Nodes};
 use ebb_power_manager::manager::{self, ManagerOptions};
 pub use ebb_power_manager::settings::Settings;
 use ebb_proxy::{Hosted, Proxy, ProxyOptions, Sessions};
-use ebb_rpc::{Connector, Counters};
+use ebb_rpc::{Channel, Connector, Counters};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World};
 use ebb_types::{Credentials, HostName, NodeId, RackName, Result, bail};
@@ -395,9 +395,13 @@ impl PowerCluster {
 
     /// An operator's question.
     pub(crate) async fn ask<C: Call>(&self, address: &str, call: &C) -> Result<C::Reply> {
+        self.channel(address).call(call, ASK).await
+    }
+
+    /// An operator's connection.
+    pub(crate) fn channel(&self, address: &str) -> Channel {
         let runtime = self.world.process("operator").runtime();
-        let connector = Connector::new(runtime, identity("operator", "virtual"), Counters::default());
-        connector.channel(address).call(call, ASK).await
+        Connector::new(runtime, identity("operator", "virtual"), Counters::default()).channel(address)
     }
 
     /// The power manager's status.

@@ -92,15 +92,12 @@ impl Round {
     }
 }
 
-/// Replaces a node that is lost for good in a chain. Returns false if the node may return, or if there is no successor.
-async fn replace(shared: &Arc<Shared>, machine: &Machine, id: DatasetId, chain: &ChainView, gone: NodeId) -> bool {
+/// The node that takes a place on a chain which another one leaves for good: the one that is used least by other chains.
+/// `None` if all nodes that are well are on it.
+pub(crate) fn find_successor(shared: &Shared, machine: &Machine, chain: &[NodeId]) -> Option<NodeId> {
     let well: BTreeSet<NodeId> = {
         let soft = shared.soft();
         let registry = &soft.registry;
-        let silent = registry.missed(shared.runtime.now()).find(|(node, _)| *node == gone).map(|(_, silent)| silent);
-        if !registry.is_dead(gone) || silent.is_none_or(|silent| silent < shared.options.replace_after) {
-            return false;
-        }
         chains::nodes_in_use(machine).filter(|node| registry.is_live(*node) && !registry.is_missed(*node)).collect()
     };
     let all: Vec<NodeId> = well.iter().copied().collect();
@@ -109,7 +106,20 @@ async fn replace(shared: &Arc<Shared>, machine: &Machine, id: DatasetId, chain: 
         .filter(|dataset| !dataset.chain.is_empty() && !dataset.path.is_empty())
         .filter_map(|dataset| chains::power_chain(dataset, &all).ok())
         .collect();
-    let Some(by) = choose_successor(chain.nodes(), &well, &sum_scores(&charted)) else { return false };
+    choose_successor(chain, &well, &sum_scores(&charted))
+}
+
+/// Replaces a node that is lost for good in a chain. Returns false if the node may return, or if there is no successor.
+async fn replace(shared: &Arc<Shared>, machine: &Machine, id: DatasetId, chain: &ChainView, gone: NodeId) -> bool {
+    {
+        let soft = shared.soft();
+        let registry = &soft.registry;
+        let silent = registry.missed(shared.runtime.now()).find(|(node, _)| *node == gone).map(|(_, silent)| silent);
+        if !registry.is_dead(gone) || silent.is_none_or(|silent| silent < shared.options.replace_after) {
+            return false;
+        }
+    }
+    let Some(by) = find_successor(shared, machine, chain.nodes()) else { return false };
     let command = pb::ReplaceInChain { dataset: id.raw(), gone: gone.raw(), by: by.raw() };
     match shared.group.propose(Op::ReplaceInChain(command)).await {
         Ok(_) => {

@@ -16,7 +16,7 @@ fn volume(id: u64) -> pb::Volume {
 
 fn record(id: u64, volumes: Vec<pb::Volume>, draining: bool) -> pb::NodeRecord {
     let node = pb::Node { id, host: format!("h{id}"), rack: "r".into(), volumes, ..Default::default() };
-    pb::NodeRecord { node: Some(node), draining }
+    pb::NodeRecord { node: Some(node), draining, removed: false }
 }
 
 fn beat(boot: u64, volumes: Vec<pb::Volume>) -> pb::Heartbeat {

@@ -63,6 +63,7 @@ impl State {
                 soft.registry.bump();
                 soft.sessions.wake_all();
             }
+            (Op::ForgetNode(forget), Ok(_)) => soft.on_node_removed(machine, forget),
             (Op::PublishPlan(published), Ok(_)) => {
                 self.on_plan(soft, published);
                 soft.sessions.wake_all();

@@ -32,7 +32,7 @@ impl Machine {
             bail!(IsDirectory, "{} is a directory", dir::show(&op.name));
         }
         self.check_new_name(call, parent, &op.name)?;
-        check_first(call, op)?;
+        first_placement(call, op).map_or(Ok(()), |placement| self.check_placement(&placement.members))?;
         let inode = self.make(call, parent, &op.name, new_file(op, FileBody::default()))?;
         self.created_reply(call, op, inode)
     }
@@ -45,7 +45,7 @@ impl Machine {
             bail!(Invalid, "a file without a name was asked for under the name {}", dir::show(&op.name));
         }
         self.check_may_add(call, parent)?;
-        check_first(call, op)?;
+        first_placement(call, op).map_or(Ok(()), |placement| self.check_placement(&placement.members))?;
         let body = FileBody { linkable: op.linkable, ..FileBody::default() };
         let inode = self.make_orphan(call, parent, new_file(op, body))?;
         self.created_reply(call, op, inode)
@@ -123,10 +123,6 @@ impl Machine {
 
 fn first_placement<'a>(call: &Call<'a>, op: &meta_op::Create) -> Option<&'a pb::Placement> {
     if op.no_grant { None } else { call.placements.first() }
-}
-
-fn check_first(call: &Call<'_>, op: &meta_op::Create) -> Result<()> {
-    first_placement(call, op).map_or(Ok(()), |placement| super::grant::check_members(&placement.members))
 }
 
 fn new_file(op: &meta_op::Create, body: FileBody) -> NewInode {

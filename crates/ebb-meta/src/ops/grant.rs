@@ -34,7 +34,7 @@ impl Machine {
                 if placement.is_empty() {
                     bail!(NoSpace, "no volumes for metablock {index} of {id}");
                 }
-                check_members(placement)?;
+                self.check_placement(placement)?;
             }
         }
         let metablocks = op.indexes.iter().enumerate().map(|(at, index)| self.granted(call, id, *index, at)).collect();
@@ -83,7 +83,7 @@ impl Machine {
         let (id, block) = (InodeId::new(op.inode), MetablockId::new(op.metablock));
         let inode = self.check_holder(call, id, Epoch::new(op.epoch))?;
         check_generation(id, inode, block, op.generation)?;
-        check_members(&op.members)?;
+        self.check_placement(&op.members)?;
         let synced = version(op.version);
         if synced.epoch > inode.epoch {
             bail!(Invalid, "{block} of {id}: version {synced} is ahead of the file's {}", inode.epoch);

@@ -386,6 +386,15 @@ impl Dice<'_> {
                 let (dataset, gone, by) = (self.below(3), self.below(4), self.below(4));
                 Change::ReplaceInChain(pb::ReplaceInChain { dataset, gone, by })
             }
+            27 => {
+                let node = self.below(4);
+                let named = (0..self.below(3)).map(|_| {
+                    let (dataset, by) = (self.below(3), self.below(4));
+                    pb::ReplaceInChain { dataset, gone: node, by }
+                });
+                let chains = named.collect();
+                Change::ForgetNode(pb::ForgetNode { node, chains })
+            }
             _ => Change::Client(self.client(now)),
         }
     }

@@ -1,5 +1,6 @@
 //! `ebb cluster up`: a master, block servers and workers as processes of this machine.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::net::TcpListener;
@@ -13,7 +14,7 @@ use ebb_client::SetAttr;
 use ebb_types::{Credentials, Error, HostName, InodeId, Result, bail};
 use serde_json::json;
 
-use super::{start, status};
+use super::{hosts, start, status};
 use crate::role::power_manager::PowerFigures;
 use crate::role::{power_client, power_manager};
 
@@ -22,9 +23,9 @@ use crate::role::{power_client, power_manager};
 pub struct UpOptions {
     /// Block servers; each is its own host h1..hN. `None`: as many as the cluster has.
     pub nodes: Option<u32>,
-    /// Volumes of each.
+    /// Volumes of each new one.
     pub volumes: u32,
-    /// Racks that the hosts are dealt to in turn.
+    /// Racks that new hosts are dealt to in turn.
     pub racks: u32,
     /// Copies that the default dataset keeps; none: three, or as many as there are nodes.
     pub replicas: Option<u32>,
@@ -69,21 +70,21 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
             .say(&format!("{dir} had mode {mode:04o}, now 0700: other users of this machine could read its contents"));
     }
     let running = process::running(&cluster, |process| process.role != "mount")?;
-    let known = known_nodes(&cluster);
-    let nodes = options.nodes.unwrap_or(known);
-    if running.is_empty() && known > nodes {
+    let known = hosts::known(&cluster);
+    let nodes = options.nodes.map_or(known.len(), |nodes| nodes as usize);
+    if running.is_empty() && known.len() > nodes {
         // Fewer nodes than hold data would leave replicas out of reach.
-        let dir = cluster.path.display();
+        let (dir, known) = (cluster.path.display(), known.len());
         bail!(Invalid, "--nodes {nodes}: {dir} holds the data of {known} nodes; start at least these");
     }
     if nodes == 0 {
         bail!(Invalid, "{} has no node yet: give --nodes N", cluster.path.display());
     }
-    let nodes = nodes.max(known);
+    let hosts = hosts::with_new(&cluster, known, nodes);
     let follows_power = options.power.policy.is_some() || cluster.path.join("power").exists();
     // The running processes were started with this number: the master has one in its process, or none.
     let proxies = if running.is_empty() { options.proxies } else { None }.unwrap_or(cluster.file.proxies);
-    let wanted = wanted(nodes, proxies, follows_power);
+    let wanted = wanted(&hosts, proxies, follows_power);
     let missing: Vec<&Part> = wanted.iter().filter(|part| !running.iter().any(|p| p.name == part.name())).collect();
     if let (Some(first), true) = (running.first(), missing.is_empty()) {
         bail!(Exists, "already serving (pid {})", first.pid);
@@ -100,7 +101,7 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
         let names: Vec<String> = missing.iter().map(|part| part.name()).collect();
         output.say(&format!("already serving in part; starting the missing processes: {}", names.join(", ")));
     }
-    let mut started = start_all(&cluster, &missing, nodes, options).await;
+    let mut started = start_all(&cluster, &missing, hosts.len(), options).await;
     if is_new && started.is_ok() {
         started = own_root(&cluster).await.and(started);
     }
@@ -108,7 +109,7 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
         // Half a cluster is worse than none: the processes that were started end again.
         super::down::stop_processes(&cluster, output)?;
     }
-    report(&cluster, &missing, nodes, options, output, &started?);
+    report(&cluster, &missing, hosts.len(), output, &started?);
     Ok(())
 }
 
@@ -151,32 +152,39 @@ impl Part {
 
 /// In the order in which they start: block servers register with the master, workers ask it; no node sleeps before all
 /// have started.
-fn wanted(nodes: u32, proxies: u32, follows_power: bool) -> Vec<Part> {
-    let nodes = 1..=nodes;
+fn wanted(hosts: &BTreeSet<u32>, proxies: u32, follows_power: bool) -> Vec<Part> {
+    let hosts = hosts.iter().copied();
     let power = [Part::PowerClient, Part::PowerManager];
     let power = power.into_iter().filter(|_| follows_power);
     // Ordering: a master that has nodes in its log opens no session before it has heard from them, and a proxy needs one.
     std::iter::once(Part::Master)
-        .chain(nodes.clone().map(Part::Block))
+        .chain(hosts.clone().map(Part::Block))
         .chain((1..=proxies).map(Part::Proxy))
-        .chain(nodes.map(Part::Worker))
+        .chain(hosts.map(Part::Worker))
         .chain(power)
         .collect()
 }
 
 /// Starts processes. Returns what is to be known of the cluster that serves.
-async fn start_all(cluster: &ClusterDir, parts: &[&Part], nodes: u32, options: &UpOptions) -> Result<Vec<String>> {
+async fn start_all(cluster: &ClusterDir, parts: &[&Part], nodes: usize, options: &UpOptions) -> Result<Vec<String>> {
+    let mut recorded = None;
     for part in parts {
         match part {
             Part::Master => start_one(cluster, &part.name(), &["master".to_owned()])?,
             Part::Proxy(_) => start_one(cluster, &part.name(), &["proxy".into(), "--name".into(), part.name()])?,
             Part::Block(index) => {
-                let rack = format!("r{}", (index - 1) % options.racks + 1);
-                start_block(cluster, &HostName::new(format!("h{index}")), &rack, options.volumes)?;
+                if recorded.is_none() {
+                    recorded = Some(status::ask(cluster).await?.nodes);
+                }
+                let host = hosts::name(*index);
+                let (rack, volumes) = match recorded.iter().flatten().find(|node| node.host == host.as_str()) {
+                    // A node that is started again has the disks, and the rack, that it had.
+                    Some(node) => (node.rack.clone(), u32::try_from(node.volumes.len()).unwrap_or(u32::MAX)),
+                    None => (format!("r{}", (index - 1) % options.racks + 1), options.volumes),
+                };
+                start_block(cluster, &host, &rack, volumes)?;
             }
-            Part::Worker(index) => {
-                start_one(cluster, &part.name(), &["worker".into(), "--host".into(), format!("h{index}")])?;
-            }
+            Part::Worker(index) => start_worker(cluster, &hosts::name(*index))?,
             Part::PowerClient => start_one(cluster, &part.name(), &[part.name()])?,
             Part::PowerManager => {
                 let arguments: Vec<String> = std::iter::once(part.name()).chain(options.power.arguments()).collect();
@@ -184,24 +192,13 @@ async fn start_all(cluster: &ClusterDir, parts: &[&Part], nodes: u32, options: &
             }
         }
     }
-    status::wait_serving(cluster, nodes as usize, START_TIMEOUT).await
+    status::wait_serving(cluster, nodes, START_TIMEOUT).await
 }
 
 /// Tells that the cluster serves, and what is to be known of it.
-fn report(
-    cluster: &ClusterDir,
-    parts: &[&Part],
-    nodes: u32,
-    options: &UpOptions,
-    output: &Output,
-    troubles: &[String],
-) {
-    let sentence = format!(
-        "cluster {} serves: 1 master, {}, {} each",
-        cluster.file.cluster,
-        counted(nodes.into(), "block server"),
-        counted(options.volumes.into(), "volume"),
-    );
+fn report(cluster: &ClusterDir, parts: &[&Part], nodes: usize, output: &Output, troubles: &[String]) {
+    let servers = counted(nodes as u64, "block server");
+    let sentence = format!("cluster {} serves: 1 master, {servers}", cluster.file.cluster);
     let started: Vec<String> = parts.iter().map(|part| part.name()).collect();
     let value = json!({
         "cluster": cluster.file.cluster.to_string(), "dir": cluster.path.display().to_string(), "nodes": nodes,
@@ -215,17 +212,23 @@ fn report(
 /// Starts a node that this cluster has not had, with its worker. Returns its host.
 pub fn add_node(cluster: &ClusterDir, rack: &str, volumes: u32) -> Result<String> {
     let _lock = lock(cluster)?;
-    let index = known_nodes(cluster) + 1;
-    let host = format!("h{index}");
-    start_block(cluster, &HostName::new(host.clone()), rack, volumes)?;
-    start_one(cluster, &Part::Worker(index).name(), &["worker".into(), "--host".into(), host.clone()])?;
-    Ok(host)
+    let known = hosts::known(cluster);
+    let count = known.len() + 1;
+    let newest = hosts::with_new(cluster, known, count).last().copied().expect("one is new");
+    let host = hosts::name(newest);
+    start_block(cluster, &host, rack, volumes)?;
+    start_worker(cluster, &host)?;
+    Ok(host.to_string())
 }
 
 /// Starts the block server of `host`; its volumes are made at the first start.
 pub fn start_block(cluster: &ClusterDir, host: &HostName, rack: &str, volumes: u32) -> Result<()> {
     let arguments = ["block", "--host", host.as_str(), "--rack", rack, "--volumes", &volumes.to_string()];
     start_one(cluster, &format!("block-{host}"), &arguments.map(str::to_owned))
+}
+
+fn start_worker(cluster: &ClusterDir, host: &HostName) -> Result<()> {
+    start_one(cluster, &format!("worker-{host}"), &["worker".into(), "--host".into(), host.to_string()])
 }
 
 fn start_one(cluster: &ClusterDir, name: &str, arguments: &[String]) -> Result<()> {
@@ -269,14 +272,8 @@ fn refuse_foreign_directory(path: &Path) -> Result<()> {
     }
 }
 
-/// Nodes that have been started in this directory before.
-fn known_nodes(cluster: &ClusterDir) -> u32 {
-    let count = fs::read_dir(cluster.path.join("nodes")).map_or(0, Iterator::count);
-    u32::try_from(count).unwrap_or(u32::MAX)
-}
-
 /// Two `up` at once must not both start processes.
-fn lock(cluster: &ClusterDir) -> Result<fs::File> {
+pub fn lock(cluster: &ClusterDir) -> Result<fs::File> {
     let path = cluster.path.join(LOCK);
     let file = private::file()
         .create(true)

@@ -37,23 +37,22 @@ pub async fn run(context: &Context, name: &str, force: bool) -> Result<()> {
             node.id
         );
     }
-    server.signal(Signal::CONT);
-    server.signal(Signal::TERM);
-    let process = server.clone();
-    let ended = tokio::task::spawn_blocking(move || process.wait_ended(END_MAX)).await.unwrap_or(false);
-    if !ended {
-        bail!(
-            Busy,
-            "n{} (pid {}) has not ended within {} s; its log is {}",
-            node.id,
-            server.pid,
-            END_MAX.as_secs(),
-            server.log
-        );
-    }
+    end(&server).await?;
     let sentence = format!("n{} ({}) is stopped; `ebb node start n{}` starts it", node.id, node.host, node.id);
     let value = json!({ "node": format!("n{}", node.id), "out_of_reach": alone });
     context.output.answer(&sentence, &value);
+    Ok(())
+}
+
+/// Ends a process of a node in order, and waits for its end.
+pub async fn end(process: &ProcessFile) -> Result<()> {
+    process.signal(Signal::CONT);
+    process.signal(Signal::TERM);
+    let waited = process.clone();
+    if !tokio::task::spawn_blocking(move || waited.wait_ended(END_MAX)).await.unwrap_or(false) {
+        let (name, pid, seconds) = (&process.name, process.pid, END_MAX.as_secs());
+        bail!(Busy, "{name} (pid {pid}) has not ended within {seconds} s; its log is {}", process.log);
+    }
     Ok(())
 }
 

@@ -178,7 +178,7 @@ fn write_history() -> Writer {
             ..Default::default()
         }));
     }
-    for host in ["h1", "h2", "h3"] {
+    for host in ["h1", "h2", "h3", "h4"] {
         let volumes = vec![pb::Volume { incarnation: 1, capacity_bytes: 1 << 40, ..Default::default() }];
         let (host, rack, address) = (host.to_owned(), "r1".to_owned(), "127.0.0.1:1".to_owned());
         writer.apply(Change::RegisterNode(pb::RegisterNodeCommand {
@@ -198,6 +198,8 @@ fn write_history() -> Writer {
     writer.apply(Change::PublishPlan(pb::PublishedPlan { version: 1, start_ms: 5, plan: vec![1, 2, 3] }));
     writer.apply(Change::SetNodeState(pb::SetNodeState { node: 2, draining: true }));
     writer.apply(Change::ReplaceInChain(pb::ReplaceInChain { dataset: 1, gone: 1, by: 3 }));
+    writer.apply(Change::SetNodeState(pb::SetNodeState { node: 4, draining: true }));
+    writer.apply(Change::ForgetNode(pb::ForgetNode { node: 4, chains: Vec::new() }));
     writer.apply(Change::CloseSession(2));
     writer
 }

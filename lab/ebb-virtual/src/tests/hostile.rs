@@ -153,6 +153,7 @@ async fn call_everything(enemy: &mut Enemy) {
     enemy.send(pb::FollowSource::default()).await;
     enemy.send(pb::SetPolicy::default()).await;
     enemy.send(pb::DrainNode::default()).await;
+    enemy.send(pb::RemoveNode::default()).await;
     enemy.send(pb::CloseSession::default()).await;
     enemy.send(pb::PutStaged::default()).await;
     enemy.send(pb::ReadStaged::default()).await;

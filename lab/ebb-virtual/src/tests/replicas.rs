@@ -1,13 +1,13 @@
-//! The number of copies of a dataset is changed while programs write and nodes fail.
+//! The number of copies of a dataset is changed, and nodes leave for good, while programs write and nodes fail.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_client::{Access, Client, Handle, NewFile, NewName};
 use ebb_power::PolicyKind;
 use ebb_runtime::virt::{Dice, World, WorldOptions};
-use ebb_types::{Credentials, InodeId, NodeId};
+use ebb_types::{Credentials, ErrorKind, InodeId, NodeId};
 use ebb_wire::pb;
 use pb::meta_op::{CreateDataset, Op, SetDataset};
 
@@ -15,6 +15,9 @@ use crate::power::PowerCluster;
 
 const NODES: usize = 8;
 const STEPS: usize = 30;
+/// Nodes that leave at most: the others have room for every copy.
+const REMOVED_MAX: usize = 2;
+const CALL_MAX: Duration = Duration::from_secs(5);
 /// Time for the copies to be as wanted once nothing fails any more.
 const SETTLES_WITHIN: Duration = Duration::from_secs(300);
 
@@ -35,6 +38,8 @@ struct Scene {
     replicas: u32,
     files: BTreeMap<String, File>,
     failed: Option<NodeId>,
+    /// Nodes that have left, or are to.
+    removed: BTreeSet<NodeId>,
     history: Vec<String>,
 }
 
@@ -58,12 +63,22 @@ impl Scene {
         };
         let made = client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
         let dataset = made.dataset.unwrap().id;
-        let (dice, files, history) = (Dice::new(seed, "replicas"), BTreeMap::new(), Vec::new());
-        Self { cluster, client, dice, directory, dataset, replicas: 3, files, failed: None, history }
+        Self {
+            cluster,
+            client,
+            dice: Dice::new(seed, "replicas"),
+            directory,
+            dataset,
+            replicas: 3,
+            files: BTreeMap::new(),
+            failed: None,
+            removed: BTreeSet::new(),
+            history: Vec::new(),
+        }
     }
 
     async fn step(&mut self, world: &World) {
-        match self.dice.below(10) {
+        match self.dice.below(11) {
             0..=4 => self.write().await,
             5 | 6 => self.change().await,
             7 => match self.failed.take() {
@@ -72,7 +87,7 @@ impl Scene {
                     self.cluster.repair(node).unwrap();
                 }
                 None => {
-                    let node = NodeId::new(1 + self.dice.below(NODES as u64));
+                    let node = self.node();
                     self.history.push(format!("{node} fails"));
                     self.cluster.fail(node).unwrap();
                     self.failed = Some(node);
@@ -82,16 +97,58 @@ impl Scene {
                 self.history.push("the master restarts".into());
                 self.cluster.restart_master().await;
             }
+            9 if self.removed.len() < REMOVED_MAX => self.remove(world).await,
             _ => world.sleep(Duration::from_millis(self.dice.below(20_000))).await,
         }
     }
 
+    /// One that stays.
+    fn node(&mut self) -> NodeId {
+        let nodes = (1..=NODES as u64).map(NodeId::new).filter(|node| !self.removed.contains(node));
+        *self.dice.pick(&nodes.collect::<Vec<_>>())
+    }
+
+    /// Begins to remove a node. The rest of the history goes on beside it.
+    async fn remove(&mut self, world: &World) {
+        let node = self.node();
+        let call = pb::RemoveNode { node: node.raw(), ask: true };
+        if let Err(error) = self.cluster.ask(&self.cluster.master_address(), &call).await {
+            self.history.push(format!("{node} cannot leave: {error}"));
+            return;
+        }
+        self.history.push(format!("{node} leaves"));
+        self.removed.insert(node);
+        let master = self.cluster.channel(&self.cluster.master_address());
+        let runtime = world.process("operator").runtime();
+        runtime.clone().spawn("remove", async move {
+            loop {
+                let drained = master.call(&pb::DrainNode { node: node.raw(), undo: false }, CALL_MAX).await;
+                let left = master.call(&pb::RemoveNode { node: node.raw(), ask: false }, CALL_MAX).await;
+                // The answer to the removal may have been lost.
+                let is_gone = left.is_ok() || drained.is_err_and(|error| error.kind() == ErrorKind::NotFound);
+                if is_gone || left.is_err_and(|error| error.kind() == ErrorKind::Invalid) {
+                    return;
+                }
+                runtime.sleep(Duration::from_secs(1)).await;
+            }
+        });
+    }
+
     /// At least two copies: one failed node takes no file out of reach.
     async fn change(&mut self) {
-        self.replicas = *self.dice.pick(&[2, 3, 4]);
-        self.history.push(format!("{} copies", self.replicas));
-        let set = SetDataset { dataset: self.dataset, replicas: Some(self.replicas), ..Default::default() };
-        self.client.meta(&Credentials::root(), Op::SetDataset(set)).await.unwrap();
+        let replicas = *self.dice.pick(&[2, 3, 4]);
+        let set = SetDataset { dataset: self.dataset, replicas: Some(replicas), ..Default::default() };
+        match self.client.meta(&Credentials::root(), Op::SetDataset(set)).await {
+            Ok(_) => {
+                self.history.push(format!("{replicas} copies"));
+                self.replicas = replicas;
+            }
+            // The chain is too short for them, after nodes have left.
+            Err(error) => {
+                assert!(error.kind() == ErrorKind::Invalid && !self.removed.is_empty(), "{error} {:#?}", self.history);
+                self.history.push(format!("not {replicas} copies: {error}"));
+            }
+        }
     }
 
     async fn write(&mut self) {
@@ -121,27 +178,52 @@ impl Scene {
         self.files.insert(name, file);
     }
 
+    /// Nodes that cannot leave any more, as more copies are wanted since, are used again.
+    async fn take_back(&mut self) {
+        for node in self.removed.clone() {
+            let call = pb::RemoveNode { node: node.raw(), ask: true };
+            let asked = self.cluster.ask(&self.cluster.master_address(), &call).await;
+            if let Some(error) = asked.err().filter(|error| error.kind() == ErrorKind::Invalid) {
+                self.history.push(format!("{node} stays: {error}"));
+                self.removed.remove(&node);
+                self.cluster.drain(node.raw(), true).await.unwrap();
+            }
+        }
+    }
+
     /// Every file lies on as many nodes as the dataset wants now, and reads as it was written.
     async fn check(&mut self, world: &World, seed: u64) {
         if let Some(node) = self.failed.take() {
             self.cluster.repair(node).unwrap();
         }
+        world.sleep(SETTLES_WITHIN).await;
+        self.take_back().await;
         let deadline = world.now() + SETTLES_WITHIN;
         loop {
             world.sleep(Duration::from_secs(2)).await;
             let reply = self.cluster.scrub().await;
             let mut counts = BTreeMap::new();
+            let mut is_left = false;
             for (name, file) in &self.files {
-                counts.insert(name.clone(), self.cluster.locate(file.inode.raw()).await.unwrap_or_default().len());
+                let nodes = self.cluster.locate(file.inode.raw()).await.unwrap_or_default();
+                is_left |= nodes.iter().any(|node| self.removed.contains(node));
+                counts.insert(name.clone(), nodes.len());
             }
+            let status = self.cluster.cluster_status().await.unwrap_or_default();
+            is_left |= status.nodes.iter().any(|node| self.removed.contains(&NodeId::new(node.id)));
             let wanted = LENGTH.div_ceil(128 << 10) * self.replicas as usize;
             let whole = reply.as_ref().is_ok_and(|reply| {
                 [reply.missing, reply.under_replicated, reply.over_replicated, reply.corrupt] == [0; 4]
             });
-            if whole && counts.values().all(|count| *count == wanted) {
+            if whole && !is_left && counts.values().all(|count| *count == wanted) {
                 break;
             }
-            assert!(world.now() < deadline, "seed {seed}: {reply:?} {counts:?}, not {wanted}\n{:#?}", self.history);
+            assert!(
+                world.now() < deadline,
+                "seed {seed}: {reply:?} {counts:?}, not {wanted}; {:?}\n{:#?}",
+                self.removed,
+                self.history
+            );
         }
         for (name, file) in &self.files {
             let (handle, _) = self.client.open(&Credentials::root(), file.inode, Access::Read).await.unwrap();
