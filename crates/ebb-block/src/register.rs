@@ -228,6 +228,7 @@ async fn describe_volumes(node: &Node) -> Vec<pb::Volume> {
             starts: volume.label().starts,
             lsn: volume.lsn(),
             commit_us: latency.map_or(0, |(median, _)| u64::try_from(median.as_micros()).unwrap_or(u64::MAX)),
+            scrubbed_bytes: volume.scrubbed_bytes(),
             commits: latency.map_or(0, |(_, count)| count),
         });
     }

@@ -98,7 +98,7 @@ impl ShortCircuit {
         let given = <[u8; 16]>::try_from(ticket).ok().and_then(|ticket| self.tickets.lock().remove(&ticket));
         match given {
             Some(given) if runtime.now().since(given.at) < TICKET_TIME => Ok(()),
-            _ => bail!(Unauthorized, "a client of this host came with a ticket that was not given out"),
+            _ => bail!(Unauthorized, "a client of this host came with a ticket that this server did not issue"),
         }
     }
 }

@@ -44,7 +44,7 @@ impl fmt::Display for ByteSize {
     }
 }
 
-/// A span of time: `2s`, `500ms`, `1min`.
+/// A span of time: `2s`, `500ms`, `1min`, `7d`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span(pub Duration);
 
@@ -60,8 +60,9 @@ impl FromStr for Span {
             "s" => number,
             "min" => number * 60.0,
             "h" => number * 3600.0,
-            "" => return Err(format!("{text:?} has no unit: use ms, s, min or h")),
-            other => return Err(format!("unknown unit {other:?}: use ms, s, min or h")),
+            "d" => number * 86_400.0,
+            "" => return Err(format!("{text:?} has no unit: use ms, s, min, h or d")),
+            other => return Err(format!("unknown unit {other:?}: use ms, s, min, h or d")),
         };
         Duration::try_from_secs_f64(seconds).map(Self).map_err(|_| format!("{text:?} is too long"))
     }
@@ -98,6 +99,7 @@ mod tests {
     fn spans_have_units() {
         assert_eq!("2s".parse(), Ok(Span(Duration::from_secs(2))));
         assert_eq!("1.5min".parse(), Ok(Span(Duration::from_secs(90))));
+        assert_eq!("7d".parse(), Ok(Span(Duration::from_secs(604_800))));
         assert!("2".parse::<Span>().unwrap_err().contains("no unit"));
         assert!("2 parsecs".parse::<Span>().is_err() && "s".parse::<Span>().is_err());
     }

@@ -146,7 +146,7 @@ impl HandoffLog {
             if !writes.is_empty() && held + payload.len() > self.bytes_max {
                 bail!(
                     Overloaded,
-                    "the handoff log holds {held} bytes, {} are the most: members must wake first",
+                    "the handoff log holds {held} bytes, and its limit is {}: nodes that sleep must take them first",
                     self.bytes_max
                 );
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ebb_meta::Machine;
 use ebb_runtime::Moment;
-use ebb_types::{Credentials, InodeId, Result, SessionId, err};
+use ebb_types::{Credentials, DatasetId, InodeId, Result, SessionId, err};
 use ebb_wire::pb;
 use pb::meta_op::Op;
 
@@ -136,6 +136,11 @@ pub(crate) fn touched(machine: &Machine, op: &Op) -> Vec<InodeId> {
         Op::SetAttr(op) => vec![InodeId::new(op.inode)],
         Op::SetXattr(op) => vec![InodeId::new(op.inode)],
         Op::RemoveXattr(op) => vec![InodeId::new(op.inode)],
+        // The trash is made in the root directory.
+        Op::SetDataset(op) if op.trash_seconds.is_some() => {
+            let dataset = machine.dataset(DatasetId::new(op.dataset));
+            dataset.map(|dataset| InodeId::new(dataset.root_inode)).into_iter().collect()
+        }
         Op::CreateDataset(op) => op.dataset.iter().flat_map(|dataset| on_path(machine, &dataset.path)).collect(),
         _ => parents(op),
     };

@@ -90,6 +90,7 @@ mod soft;
 mod standing;
 #[cfg(test)]
 mod tests;
+mod trash;
 mod twins;
 mod upkeep;
 mod view;

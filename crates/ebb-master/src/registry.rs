@@ -66,6 +66,8 @@ struct Volume {
     reported: bool,
     /// Metablocks named so far by a report in progress.
     named: BTreeSet<MetablockId>,
+    /// Bytes read by scrubs since its process started.
+    scrubbed_bytes: u64,
     /// Last reported position of its journal. It never decreases.
     lsn: u64,
 }
@@ -437,6 +439,7 @@ impl Registry {
                 volume.free_bytes = known.free_bytes;
                 volume.replicas = known.replicas;
                 volume.device = known.device;
+                volume.scrubbed_bytes = known.scrubbed_bytes;
                 volume.trouble.clone_from(&known.trouble);
                 let state = if known.poisoned { pb::VolumeState::VolumePoisoned } else { pb::VolumeState::VolumeLive };
                 volume.state = state as i32;
@@ -497,6 +500,7 @@ impl Volume {
         self.free_bytes = reported.free_bytes;
         self.replicas = reported.replicas;
         self.device = reported.device;
+        self.scrubbed_bytes = reported.scrubbed_bytes;
         self.poisoned = reported.state == pb::VolumeState::VolumePoisoned as i32;
         self.trouble.clone_from(&reported.trouble);
         self.lsn = reported.lsn;

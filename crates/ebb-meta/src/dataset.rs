@@ -228,6 +228,7 @@ impl Datasets {
             prefetch: if asked.prefetch == 0 { default.prefetch } else { asked.prefetch },
             read_rule: if asked.read_rule == 0 { default.read_rule } else { asked.read_rule },
             min_copies: asked.min_copies,
+            trash_seconds: asked.trash_seconds,
             ..Default::default()
         };
         check_chain(&settings)?;

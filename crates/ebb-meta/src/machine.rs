@@ -228,6 +228,10 @@ impl Machine {
                 self.forget_node(forget)?;
                 Ok(Reply::None)
             }
+            Change::ExpireTrash(expire) => {
+                self.expire_trash(call, expire);
+                Ok(Reply::None)
+            }
             Change::PublishPlan(plan) => {
                 self.publish_plan(call.now, plan)?;
                 Ok(Reply::None)

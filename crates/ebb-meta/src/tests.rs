@@ -19,4 +19,5 @@ mod power;
 mod removal;
 mod renames;
 mod sessions;
+mod trash;
 mod xattrs;

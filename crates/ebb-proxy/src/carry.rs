@@ -191,7 +191,7 @@ impl Operation {
 
     async fn set(&self, handle: Handle, set: &shared_op::Set) -> Result<Attr> {
         let (Some(credentials), Some(attributes)) = (set.credentials.clone(), &set.attributes) else {
-            bail!(Protocol, "attributes are set on somebody's behalf, and which is said")
+            bail!(Protocol, "attributes are set on behalf of a user, and none is named")
         };
         let _taken = self.turn(WHOLE, Use::Changes).await?;
         self.client.set_attr_pinned(handle, &Credentials::from(credentials), attributes_of(attributes)).await

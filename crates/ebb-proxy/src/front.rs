@@ -100,7 +100,7 @@ impl Front {
             // I-39: the epoch is from an earlier process, and this one does not know how that stay ended.
             return Ok(Answer::new(&moved(self.boot, Ended::Unknown)));
         }
-        let Some(op) = call.op.take() else { bail!(Protocol, "an operation on a shared file that says nothing") };
+        let Some(op) = call.op.take() else { bail!(Protocol, "an empty operation on a shared file") };
         let bytes = check_size(&op, &payload)?;
         if call.request == 0 {
             return self.repeatable(&call, op, payload, bytes, deadline).await;

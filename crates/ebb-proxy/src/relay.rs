@@ -159,7 +159,7 @@ fn check(call: &pb::RelayCall, payload: &Bytes) -> Result<usize> {
         bail!(Invalid, "a call is held for one to {MEMBERS_MAX} members, not for {}", call.members.len());
     }
     let answer = match &call.call {
-        None => bail!(Protocol, "a call to hold that says nothing"),
+        None => bail!(Protocol, "an empty call to hold"),
         Some(Call::Read(read)) => read.length,
         Some(Call::Seek(_) | Call::Write(_) | Call::Sync(_) | Call::Pull(_)) => 0,
     };

@@ -119,7 +119,7 @@ impl Stopovers {
 
     fn enter(&self, name: CopyName, call: pb::FetchReplica) -> Result<watch::Receiver<State>> {
         let until = self.runtime.now().after(Duration::from_millis(call.patience_ms.into()).min(PATIENCE_MAX));
-        let Some(source) = call.source else { bail!(Invalid, "a replica that is to be fetched from nobody") };
+        let Some(source) = call.source else { bail!(Invalid, "a replica without a node to fetch it from") };
         let mut kept = self.kept.lock();
         if let Some(known) = kept.get_mut(&name) {
             // I-7: bytes of a version are the same from every source, so a replica that is here serves. A fetch from a
@@ -247,7 +247,7 @@ async fn fetch(
             bail!(StaleVersion, "{metablock} is at {version}, and {at} was wanted");
         }
         if answer.length > length_max {
-            bail!(Protocol, "{metablock} has {} bytes, not the {length_max} that were told", answer.length);
+            bail!(Protocol, "{metablock} has {} bytes, not the {length_max} that were announced", answer.length);
         }
         replica.length = answer.length;
         let is_last = offset + done.payload.len() as u64 >= answer.length;

@@ -1,5 +1,6 @@
 //! Scrubbing: every chunk is read and compared with its sum.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ebb_types::{CHUNK_SIZE, ErrorKind, MetablockId, Result};
@@ -52,7 +53,10 @@ impl Volume {
             let mut at = 0;
             while let Some(end) = next_step(&replica, at) {
                 match read_verified(shared, &replica, at..end).await {
-                    Ok(bytes) => outcome.bytes += bytes.len() as u64,
+                    Ok(bytes) => {
+                        outcome.bytes += bytes.len() as u64;
+                        shared.scrubbed.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                    }
                     Err(error) if error.kind() == ErrorKind::Corrupt => break,
                     Err(error) => return Err(error),
                 }

@@ -77,7 +77,7 @@ impl Tombstones {
         if self.by_age.len() + more > TOMBSTONES_MAX {
             bail!(
                 Overloaded,
-                "{} deletions of the last {:?} are remembered, and no more can be: delete the others later",
+                "{} deletions of the last {:?} are remembered, which is the limit: repeat the others later",
                 self.by_age.len(),
                 self.kept
             );

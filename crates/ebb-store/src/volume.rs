@@ -148,6 +148,8 @@ pub(crate) struct Shared {
     pub(crate) index_bytes: AtomicU64,
     pub(crate) closing: AtomicBool,
     pub(crate) syncs: AtomicU64,
+    /// Bytes read by scrubs.
+    pub(crate) scrubbed: AtomicU64,
     /// Durations of recent small commits.
     pub(crate) latency: Mutex<Latency>,
     _lock: DirLock,
@@ -234,6 +236,12 @@ impl Volume {
     #[must_use]
     pub fn stored_bytes(&self) -> u64 {
         self.shared.space.stored()
+    }
+
+    /// Bytes that scrubs have read since the volume was opened.
+    #[must_use]
+    pub fn scrubbed_bytes(&self) -> u64 {
+        self.shared.scrubbed.load(Ordering::Relaxed)
     }
 
     /// A replica drawn at random, if there is any.
@@ -351,6 +359,7 @@ impl Shared {
             index_bytes: AtomicU64::new(index_bytes),
             closing: AtomicBool::new(false),
             syncs: AtomicU64::new(0),
+            scrubbed: AtomicU64::new(0),
             latency: Mutex::default(),
             options,
             _lock: lock,

@@ -416,7 +416,7 @@ async fn take_memory(shared: &Shared, len: usize) -> Result<OwnedSemaphorePermit
         check_not_stuck(shared, permits as usize)?;
         let left = until.since(shared.runtime.now());
         if left.is_zero() {
-            bail!(Overloaded, "{} has as many unsynced bytes as it takes", shared.root.display());
+            bail!(Overloaded, "{} has reached its limit of unsynced bytes", shared.root.display());
         }
         tokio::select! {
             biased;

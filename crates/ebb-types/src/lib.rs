@@ -14,6 +14,7 @@ pub mod geometry;
 pub mod ids;
 pub mod prefetch;
 pub mod read_rule;
+pub mod trash;
 pub mod trust;
 pub mod version;
 pub mod words;

@@ -12,6 +12,8 @@ use ebb_types::{Geometry, HostName, InodeId, Prefetch, ReadRule, Result, bail, m
 use ebb_wire::pb;
 use serde_json::json;
 
+use crate::fs::trash::KeptFor;
+
 mod remove;
 mod show;
 
@@ -96,6 +98,9 @@ pub struct CreateArgs {
     /// Rule that selects the awake node that is asked first [default: as in the default dataset, or balanced].
     #[arg(long, value_parser = read_rules())]
     read_rule: Option<ReadRule>,
+    /// Time for which `ebb fs rm` keeps what it removes, such as 7d. Programs on a mount remove at once.
+    #[arg(long, value_name = "TIME", default_value = "off")]
+    trash: KeptFor,
 }
 
 #[derive(Debug, Args)]
@@ -126,6 +131,10 @@ pub struct SetArgs {
     /// Rule that selects the awake node that is asked first. Open files keep the earlier value.
     #[arg(long, value_parser = read_rules())]
     read_rule: Option<ReadRule>,
+    /// Time for which `ebb fs rm` keeps what it removes, such as 7d, or `off`. With `off`, the present contents of the
+    /// trash stay until it is emptied.
+    #[arg(long, value_name = "TIME")]
+    trash: Option<KeptFor>,
 }
 
 #[derive(Debug, Args)]
@@ -213,6 +222,7 @@ async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs
         prefetch: args.prefetch.map_or(0, Prefetch::to_raw),
         read_rule: args.read_rule.map_or(0, ReadRule::to_raw),
         min_copies: args.min_copies.unwrap_or(0),
+        trash_seconds: args.trash.0,
         ..Default::default()
     };
     let op = pb::meta_op::Op::CreateDataset(pb::meta_op::CreateDataset { dataset: Some(dataset) });
@@ -290,11 +300,12 @@ async fn set(context: &Context, client: &ebb_client::Client, args: SetArgs) -> R
         read_rule: args.read_rule.map(ReadRule::to_raw),
         min_copies: args.min_copies,
         replicas: args.replicas,
+        trash_seconds: args.trash.map(|kept| kept.0),
     };
     if set == pb::meta_op::SetDataset::default() {
         bail!(
             Invalid,
-            "nothing to set: give --quota, --inodes, --replicas, --min-copies, --extra-share, --prefetch, --read-rule, or several of them"
+            "nothing to set: give --quota, --inodes, --replicas, --min-copies, --extra-share, --prefetch, --read-rule, --trash, or several of them"
         );
     }
     let dataset = find(client, &args.path).await?;
@@ -358,7 +369,7 @@ fn to_json(dataset: &pb::Dataset) -> serde_json::Value {
         "prefetch": Prefetch::from_raw(dataset.prefetch).unwrap_or_default().to_string(),
         "read_rule": ReadRule::from_raw(dataset.read_rule).unwrap_or_default().to_string(),
         "min_copies": min_copies(dataset.min_copies, dataset.replicas),
-        "used_bytes": dataset.used_bytes, "used_inodes": dataset.used_inodes,
+        "trash_s": dataset.trash_seconds, "used_bytes": dataset.used_bytes, "used_inodes": dataset.used_inodes,
     })
 }
 
@@ -370,12 +381,13 @@ fn settings(dataset: &pb::Dataset) -> String {
         (_, active) => format!("; {} set by an operator", counted(active.into(), "active node")),
     };
     format!(
-        "prefetch {}; read rule {}; writes need {} of {}; extra copies may take {}{active}",
+        "prefetch {}; read rule {}; writes need {} of {}; extra copies may take {}; trash {}{active}",
         Prefetch::from_raw(dataset.prefetch).unwrap_or_default(),
         ReadRule::from_raw(dataset.read_rule).unwrap_or_default(),
         min_copies(dataset.min_copies, dataset.replicas),
         if dataset.replicas == 1 { "1 copy".to_owned() } else { format!("{} copies", dataset.replicas) },
         Percent(dataset.extra_share_percent),
+        KeptFor(dataset.trash_seconds),
     )
 }
 

@@ -49,7 +49,13 @@ pub const EXAMPLES: &[Examples] = &[
     ("fs cp", &[("ebb fs cp -rn /a/. /b", "copy what is not there yet")]),
     ("fs append", &[("ebb fs append today.log /logs/all", "append a local file")]),
     ("fs mv", &[("ebb fs mv /a/x /a/y /b", "move two files into a directory")]),
-    ("fs rm", &[("ebb fs rm -r /tmp/old", "remove a tree")]),
+    (
+        "fs rm",
+        &[
+            ("ebb fs rm -r /tmp/old", "remove a tree"),
+            ("ebb fs rm -r --skip-trash /tmp/old", "at once, also where a trash would keep it"),
+        ],
+    ),
     ("fs mkdir", &[("ebb fs mkdir -p /a/b/c", "with the directories above")]),
     ("fs touch", &[("ebb fs touch /a/done", "create an empty file, or set its times to now")]),
     ("fs test", &[("ebb fs test -e /a/done", "exit code 0 if it exists, else 1")]),
@@ -71,6 +77,9 @@ pub const EXAMPLES: &[Examples] = &[
             ("ebb fs setfacl -b /data/a", "permission bits alone again"),
         ],
     ),
+    ("fs trash list", &[("ebb fs trash list", "what `ebb fs rm` moved there, and until when it is kept")]),
+    ("fs trash restore", &[("ebb fs trash restore /data/old", "bring it back to its path")]),
+    ("fs trash empty", &[("ebb fs trash empty /data", "free the space now")]),
     ("fs locations", &[("ebb fs locations --why /data/big", "nodes of each metablock, and why copies move")]),
     ("fs checksum", &[("ebb fs checksum /data/a", "SHA-256 of the contents")]),
     (

@@ -15,6 +15,7 @@ mod owner;
 mod read;
 mod remove;
 mod rename;
+pub mod trash;
 mod usage;
 mod walk;
 
@@ -29,6 +30,7 @@ use ebb_types::{Attr, Credentials, Error, ErrorKind, FileKind, HostName, InodeId
 pub use command::FsCommand;
 use owner::OwnerChange;
 pub use read::STEP;
+use remove::Removing;
 
 /// A session for one command.
 pub struct Session {
@@ -88,9 +90,11 @@ impl Session {
             C::Cp { sources, target, copy } => return self.cp(&self.expand(sources).await?, &target, copy).await,
             C::Append { sources, target } => self.append(&sources, &target).await,
             C::Mv { sources, target } => self.mv(&self.expand(sources).await?, &target).await,
-            C::Rm { paths, recursive, force } => {
-                return self.rm(&self.expand_if(paths, force).await?, recursive, force).await;
+            C::Rm { paths, recursive, force, skip_trash } => {
+                let how = Removing { recursive, force, skip_trash };
+                return self.rm(&self.expand_if(paths, force).await?, how).await;
             }
+            C::Trash { command } => self.trash(&command).await,
             C::Mkdir { paths, parents } => self.mkdir(&paths, parents).await,
             C::Touch { paths, no_create } => self.touch(&paths, no_create).await,
             C::Test(args) => return self.test(&args.path, args.condition).await,

@@ -1,5 +1,7 @@
 //! `ebb fsck`.
 
+mod scrub;
+
 use std::time::Duration;
 
 use clap::Args;
@@ -53,7 +55,18 @@ pub async fn run(context: &Context, args: FsckArgs) -> Result<Verdict> {
         Some(path) => inode_of(&cluster, path).await?,
     };
     let deadline = if args.scrub { SCRUB_TIMEOUT } else { patience(&master).await? };
-    let reply = master.call(&pb::Fsck { scrub: args.scrub, inode }, deadline).await?;
+    let question = pb::Fsck { scrub: args.scrub, inode };
+    let answer = master.call(&question, deadline);
+    // Of a part of the files it is not known how much there is to read.
+    let reply = if args.scrub && inode == 0 {
+        tokio::select! {
+            biased;
+            reply = answer => reply?,
+            never = scrub::show_progress(context, &cluster) => match never {},
+        }
+    } else {
+        answer.await?
+    };
     let troubles = match args.path {
         None => troubles(&status::ask(&cluster).await?),
         Some(_) => Vec::new(),

@@ -99,7 +99,7 @@ impl Shared {
             }
             drop(gate);
             if self.runtime.now().since(started) > self.session.deadline() {
-                return Err(err!(Timeout, "the size of {id} became unsure as often as it was asked for"));
+                return Err(err!(Timeout, "the size of {id} changed each time that it was asked for"));
             }
             if inode.core.lock().is_unrecovered(attr.epoch) {
                 // A lease that was lost has to be recovered first, as for an open.

@@ -127,7 +127,7 @@ async fn ask_members(
     attempt: Duration,
     refusals: &Mutex<Vec<ErrorKind>>,
 ) -> Result<Bytes> {
-    let mut worst = err!(NoReplica, "m{} has no members in the map", wanted.record.id);
+    let mut worst = err!(NoReplica, "m{} has no copies in the map", wanted.record.id);
     let mut places = match shared.way_to(wanted.rule, &wanted.record).await? {
         Way::Direct(places) => places.into_iter(),
         Way::Relay => return by_relay(shared, wanted).await,
@@ -367,7 +367,7 @@ pub(crate) async fn refresh(
     let mut core = inode.core.lock();
     if range.is_some_and(Fetch::is_stale) {
         // Another lease may have brought a newer map meanwhile.
-        return Err(err!(StaleVersion, "the lease under which {} was read is over", inode.id));
+        return Err(err!(StaleVersion, "the lease on {} ended during the read", inode.id));
     }
     if core.channels.contains_key(&index) || core.hold.lease() == Lease::None {
         return Ok(core.source(index));

@@ -478,7 +478,7 @@ impl Shared {
 }
 
 fn half_way(inode: &Inode, at: usize, len: usize) -> ebb_types::Error {
-    err!(Io, "{}: {at} of {len} bytes were written, then it moved", inode.id)
+    err!(Io, "{}: {at} of {len} bytes were written, then another proxy took the file over", inode.id)
 }
 
 /// Why an answer is no result.

@@ -179,7 +179,7 @@ impl Shared {
         let started = self.runtime.now();
         let hole = mode == Seek::Hole;
         loop {
-            let mut last = err!(NoReplica, "m{} has no members in the map", record.id);
+            let mut last = err!(NoReplica, "m{} has no copies in the map", record.id);
             for member in &record.members {
                 let message = pb::SeekReplica {
                     metablock: record.id,

@@ -143,7 +143,7 @@ impl Shared {
         }
         let bytes: usize = payload.iter().map(Bytes::len).sum();
         if bytes > CALL_BYTES_MAX {
-            bail!(Overloaded, "{bytes} bytes are waiting for members that sleep, {CALL_BYTES_MAX} are logged at most");
+            bail!(Overloaded, "{bytes} bytes wait for nodes that sleep, and at most {CALL_BYTES_MAX} can be logged");
         }
         let copies = core.attr.as_ref().map_or(0, |attr| attr.storage.replicas as usize).max(COPIES_LEAST);
         Ok(Some(Lack { message, payload, marks, copies }))
@@ -168,7 +168,7 @@ impl Shared {
         nodes.truncate(lack.copies - 1);
         if nodes.is_empty() {
             tried.refused.clear();
-            return Err(err!(Unavailable, "no node is awake to log on, nor wakes"));
+            return Err(err!(Unavailable, "no node with a handoff log is awake, and none wakes"));
         }
         // If the always-on node's log was full, it is asked alone first. The other disks are then not filled in vain.
         let asked_before = if tried.is_full { Some(self.log_always_on(lack, tried).await) } else { None };

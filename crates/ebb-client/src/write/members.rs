@@ -125,7 +125,7 @@ fn answers(hops: &[Hop], reply: Result<Response<pb::WriteReplicaReply>>) -> Vec<
         let results = reply.message.results;
         match hops.first().map(|hop| hop.member.node).zip(results.first()) {
             Some((asked, first)) if first.node != asked => {
-                Err(err!(Unreachable, "n{} answers at {}, where n{asked} was", first.node, hops[0].address))
+                Err(err!(Unreachable, "n{} answers at {}, the former address of n{asked}", first.node, hops[0].address))
             }
             _ => Ok(results),
         }

@@ -22,10 +22,16 @@ impl Machine {
     pub(crate) fn create_dataset(&mut self, call: &mut Call<'_>, op: &meta_op::CreateDataset) -> Result<pb::MetaReply> {
         let Some(asked) = &op.dataset else { bail!(Invalid, "a dataset without settings") };
         let mut settings = self.datasets.complete(asked)?;
+        if settings.trash_seconds > 0 && settings.quota_inodes == 1 {
+            bail!(Invalid, "{}: the trash needs an inode, and the root directory is the only one", settings.path);
+        }
         let (parent, name) = self.dataset_place(call, &settings.path)?;
         let root = match self.find(parent, name, &call.credentials)? {
             Some(entry) => {
                 self.check_dataset_root(call, entry.inode, &settings.path)?;
+                if settings.trash_seconds > 0 {
+                    self.check_may_add(call, entry.inode)?;
+                }
                 entry.inode
             }
             None => {
@@ -44,6 +50,9 @@ impl Machine {
         inode.changed(call.now);
         self.datasets.forget_inode(before);
         call.changed(root);
+        if settings.trash_seconds > 0 {
+            self.make_trash(call, root)?;
+        }
         Ok(pb::MetaReply { dataset: Some(settings), ..self.attr_reply(root)? })
     }
 
@@ -73,6 +82,10 @@ impl Machine {
         check_replicas(settings.replicas)?;
         settings.min_copies = op.min_copies.unwrap_or(settings.min_copies);
         check_min_copies(&settings)?;
+        settings.trash_seconds = op.trash_seconds.unwrap_or(settings.trash_seconds);
+        if settings.trash_seconds > 0 && op.trash_seconds.is_some() {
+            self.make_trash(call, root)?;
+        }
         self.datasets.insert(settings.clone());
         Ok(pb::MetaReply { dataset: Some(settings), ..Default::default() })
     }

@@ -395,6 +395,18 @@ impl Dice<'_> {
                 let chains = named.collect();
                 Change::ForgetNode(pb::ForgetNode { node, chains })
             }
+            28 => {
+                let expired = self.machine.expired_trash(now, self.below(5) as usize);
+                let name = |one: crate::ExpiredName| pb::expire_trash::Name {
+                    parent: one.parent.raw(),
+                    name: one.name,
+                    inode: one.inode.raw(),
+                };
+                let mut names: Vec<_> = expired.into_iter().map(name).collect();
+                let (parent, name, inode) = (self.inode(), self.name(), self.inode());
+                names.push(pb::expire_trash::Name { parent, name, inode });
+                Change::ExpireTrash(pb::ExpireTrash { names })
+            }
             _ => Change::Client(self.client(now)),
         }
     }

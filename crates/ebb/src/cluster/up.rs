@@ -50,7 +50,6 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// part, only the missing processes are started.
 pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()> {
     check(options)?;
-    let mut is_new = false;
     let mut cluster = match ClusterDir::open(path) {
         Ok(cluster) => cluster,
         Err(error) if is_absent(&error) => {
@@ -58,7 +57,6 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
             let Some(nodes) = options.nodes else {
                 bail!(Invalid, "{} has no cluster yet: give --nodes N to make one of N nodes", path.display());
             };
-            is_new = true;
             ClusterDir::create(path, options.replicas.unwrap_or(nodes.min(3)))?
         }
         Err(error) => return Err(error),
@@ -102,7 +100,7 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
         output.say(&format!("already serving in part; starting the missing processes: {}", names.join(", ")));
     }
     let mut started = start_all(&cluster, &missing, hosts.len(), options).await;
-    if is_new && started.is_ok() {
+    if started.is_ok() {
         started = own_root(&cluster).await.and(started);
     }
     if started.is_err() && running.is_empty() {
@@ -113,13 +111,18 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
     Ok(())
 }
 
-/// The root directory of a new cluster is its user's: an ordinary user could make nothing in root's.
+/// The root directory of a new cluster is its user's: an ordinary user could make nothing in root's. It is new as long as
+/// it was never changed.
 async fn own_root(cluster: &ClusterDir) -> Result<()> {
     let own = admin::credentials();
     if own.is_root() {
         return Ok(());
     }
     let client = admin::client(cluster, &HostName::new("client"), "cli").await?;
+    let root = client.get_attr(&Credentials::root(), InodeId::ROOT).await?;
+    if root.uid != Credentials::root().uid || root.ctime != root.btime {
+        return client.disconnect().await;
+    }
     let set = SetAttr { uid: Some(own.uid), gid: Some(own.gid), ..SetAttr::default() };
     let done = client.set_attr(&Credentials::root(), InodeId::ROOT, set).await;
     client.disconnect().await?;

@@ -12,6 +12,7 @@ use super::find::Criteria;
 use super::mode::ModeChange;
 use super::owner::OwnerChange;
 use super::read::{HeadArgs, TailArgs};
+use super::trash::TrashCommand;
 
 /// Everywhere, paths are absolute, and `*`, `?` and `[...]` in their last names match existing names.
 #[derive(Debug, Subcommand)]
@@ -84,6 +85,8 @@ pub enum FsCommand {
         target: EbbPath,
     },
     /// Remove files or directory trees.
+    ///
+    /// In a dataset with a trash they are moved there, and kept for the dataset's time.
     Rm {
         /// Paths to remove.
         #[arg(required = true)]
@@ -94,6 +97,14 @@ pub enum FsCommand {
         /// It is no error if a path does not exist.
         #[arg(short, long)]
         force: bool,
+        /// Remove at once, also in a dataset with a trash.
+        #[arg(long)]
+        skip_trash: bool,
+    },
+    /// Show what `rm` moved to the trash, bring it back, or remove it for good.
+    Trash {
+        #[command(subcommand)]
+        command: TrashCommand,
     },
     /// Create directories.
     Mkdir {

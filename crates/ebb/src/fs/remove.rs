@@ -1,11 +1,23 @@
 //! `ebb fs rm`.
 
 use ebb_cli::path::EbbPath;
-use ebb_types::{Error, ErrorKind, FileKind, InodeId, Result, bail};
+use ebb_types::{Error, ErrorKind, FileKind, InodeId, Result, bail, counted};
 use indicatif::ProgressBar;
 use serde_json::json;
 
+use super::trash::Bins;
 use super::{Session, walk};
+
+/// How `ebb fs rm` removes.
+#[derive(Clone, Copy, Debug)]
+pub struct Removing {
+    /// Directories, too, with everything below them.
+    pub recursive: bool,
+    /// It is no error if there is nothing.
+    pub force: bool,
+    /// At once, also where a dataset has a trash.
+    pub skip_trash: bool,
+}
 
 /// Number of removed names.
 #[derive(Debug)]
@@ -14,6 +26,8 @@ pub struct Removed {
     pub files: u64,
     /// Directories.
     pub directories: u64,
+    /// Paths that were moved to the trash.
+    pub kept: u64,
     bar: ProgressBar,
 }
 
@@ -27,18 +41,24 @@ impl Removed {
         self.directories += 1;
         self.bar.inc(1);
     }
+
+    /// Ends the progress.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
 }
 
 impl Session {
     /// Removes paths. Of several, each stands for itself: a failure is reported, and the others are removed. False:
     /// something was not removed.
-    pub(super) async fn rm(&self, paths: &[EbbPath], recursive: bool, force: bool) -> Result<bool> {
+    pub(super) async fn rm(&self, paths: &[EbbPath], how: Removing) -> Result<bool> {
+        let mut bins = if how.skip_trash { Bins::default() } else { self.bins().await? };
         let mut removed = self.counted_removal();
         let mut failed = Vec::new();
         for path in paths {
-            match self.rm_one(path, recursive, force, &mut removed).await {
+            match self.rm_one(path, how, &mut bins, &mut removed).await {
                 Err(error) if paths.len() == 1 => {
-                    removed.bar.finish_and_clear();
+                    removed.finish();
                     return Err(error);
                 }
                 Err(error) => {
@@ -48,29 +68,47 @@ impl Session {
                 Ok(()) => {}
             }
         }
-        removed.bar.finish_and_clear();
+        removed.finish();
         let is_whole = failed.is_empty();
-        self.answer(|| json!({ "files": removed.files, "directories": removed.directories, "failed": failed }));
+        if removed.kept > 0 {
+            let kept = counted(removed.kept, "path");
+            self.output.say(&format!("{kept} moved to the trash; `ebb fs trash list` shows it"));
+        }
+        self.answer(|| {
+            json!({
+                "files": removed.files, "directories": removed.directories, "moved_to_trash": removed.kept,
+                "failed": failed,
+            })
+        });
         Ok(is_whole)
     }
 
     /// Removes a path with all below.
     pub async fn remove(&self, path: &EbbPath) -> Result<Removed> {
         let mut removed = self.counted_removal();
-        let done = self.rm_one(path, true, true, &mut removed).await;
-        removed.bar.finish_and_clear();
+        let how = Removing { recursive: true, force: true, skip_trash: true };
+        let done = self.rm_one(path, how, &mut Bins::default(), &mut removed).await;
+        removed.finish();
         done.map(|()| removed)
     }
 
-    fn counted_removal(&self) -> Removed {
-        Removed { files: 0, directories: 0, bar: self.output.count_bar("removed") }
+    pub(super) fn counted_removal(&self) -> Removed {
+        Removed { files: 0, directories: 0, kept: 0, bar: self.output.count_bar("removed") }
     }
 
-    async fn rm_one(&self, path: &EbbPath, recursive: bool, force: bool, removed: &mut Removed) -> Result<()> {
+    async fn rm_one(&self, path: &EbbPath, how: Removing, bins: &mut Bins, removed: &mut Removed) -> Result<()> {
         let attr = match self.resolve_link(path).await {
-            Err(error) if force && error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) if how.force && error.kind() == ErrorKind::NotFound => return Ok(()),
             attr => attr?,
         };
+        if attr.kind == FileKind::Directory && !how.recursive {
+            bail!(IsDirectory, "{path} is a directory: give -r to remove it with all below");
+        }
+        if let Some(bin) = bins.of(path, &attr)? {
+            self.throw(bin, path).await?;
+            removed.kept += 1;
+            return Ok(());
+        }
         let (parent, name) = self.parent(path).await?;
         let explain = |error| self.explain(error, path);
         if attr.kind != FileKind::Directory {
@@ -78,11 +116,19 @@ impl Session {
             removed.file();
             return Ok(());
         }
-        if !recursive {
-            bail!(IsDirectory, "{path} is a directory: give -r to remove it with all below");
-        }
-        self.empty(attr.inode, removed).await.map_err(explain)?;
-        self.client.remove_dir(&self.credentials, parent, name).await.map_err(explain)?;
+        self.remove_directory(parent, name, attr.inode, removed).await.map_err(explain)
+    }
+
+    /// Removes a directory with everything below it.
+    pub(super) async fn remove_directory(
+        &self,
+        parent: InodeId,
+        name: &[u8],
+        directory: InodeId,
+        removed: &mut Removed,
+    ) -> Result<()> {
+        self.empty(directory, removed).await?;
+        self.client.remove_dir(&self.credentials, parent, name).await?;
         removed.directory();
         Ok(())
     }

@@ -114,7 +114,7 @@ impl Connection {
         let mut stream = runtime.connect_local(std::path::Path::new(&ticket.path)).await?;
         stream.write.send(parcel(RequestKind::Hello(pb::ShortCircuitHello { ticket: ticket.ticket }))).await?;
         let Some(mut welcome) = stream.read.receive().await? else {
-            bail!(Unauthorized, "{} did not let us in", ticket.path);
+            bail!(Unauthorized, "{} refused this client", ticket.path);
         };
         let Some(Thing::Words(words)) = welcome.things.pop() else {
             bail!(Protocol, "{} sent no memory with its welcome", ticket.path);
@@ -285,7 +285,7 @@ impl Connection {
             match reply.kind {
                 Some(ReplyKind::Opened(reply)) => self.on_opened(reply, parcel.things.pop())?,
                 Some(ReplyKind::Revoked(revoked)) => self.on_revoked(runtime, revoked),
-                _ => bail!(Protocol, "a reply that says nothing"),
+                _ => bail!(Protocol, "an empty reply"),
             }
         }
         Ok(())

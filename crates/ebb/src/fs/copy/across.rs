@@ -73,7 +73,13 @@ impl Session {
             self.compare(attr, &copied).await?;
         }
         let (client, credentials) = (&self.client, &self.credentials);
-        for name in client.list_xattr(credentials, attr.inode).await? {
+        let names = client.list_xattr(credentials, attr.inode).await?;
+        if !names.is_empty() && !credentials.is_root() {
+            // Without the right to write, an owner sets no attributes. The mode of the source comes last.
+            let writable = SetAttr { mode: Some(attr.mode & 0o777 | 0o600), ..SetAttr::default() };
+            client.set_attr(credentials, copied.inode, writable).await?;
+        }
+        for name in names {
             match client.get_xattr(credentials, attr.inode, &name).await {
                 Ok(value) => {
                     client.set_xattr(credentials, copied.inode, &name, value.into(), XattrMode::Any).await?;
