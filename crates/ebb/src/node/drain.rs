@@ -74,7 +74,7 @@ pub async fn until_empty(context: &Context, master: &Channel, node: u64) -> Resu
             (least, moved_at) = (reply.metablocks_left, Instant::now());
         }
         if moved_at.elapsed() > PATIENCE {
-            let reasons = reasons(&master, node).await?.join("; ");
+            let reasons = reasons(master, node).await?.join("; ");
             bar.suspend(|| said.say(&context.output, &format!("the copies of n{node}: {reasons}")));
             if searched.is_none_or(|searched| searched.elapsed() > SEARCH_AGAIN) {
                 searched = Some(Instant::now());

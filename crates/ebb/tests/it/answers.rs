@@ -75,7 +75,8 @@ fn every_change_answers_with_one_json_value() {
         ("fs chgrp 0 /a/f", json!({"changed": 1, "failed": []})),
         ("fs setfacl -m u:7:r /a/f", json!({"changed": 1, "failed": []})),
         ("fs mv /a/f /a/g", json!({"moved": [{"from": "/a/f", "to": "/a/g", "copied": false}]})),
-        ("fs rm -r /a", json!({"files": 2, "directories": 2, "failed": []})),
+        ("fs rm -r /a", json!({"files": 2, "directories": 2, "moved_to_trash": 0, "failed": []})),
+        ("fs trash empty", json!({"files": 0, "directories": 0})),
     ] {
         assert_eq!(json_of(&cluster, line), wanted, "{line}");
     }
