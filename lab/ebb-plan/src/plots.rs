@@ -1,6 +1,6 @@
 //! The planners' figures: one function each, used by the commands and the report alike.
 
-use ebb_types::Result;
+use ebb_types::{Result, counted};
 
 use crate::figure::{Axis, Bars, Figure, Mark};
 use crate::gears::GearChoice;
@@ -28,15 +28,19 @@ pub fn gears(primaries: u32) -> Result<Figure> {
 /// Blocks on each node (Rabbit, Figs. 1a and 2).
 #[must_use]
 pub fn blocks_per_node(settings: &[Setting]) -> Figure {
+    let nodes = settings.iter().map(Setting::nodes).max().unwrap_or(1);
     let mut figure = Figure::plane(
         "Blocks stored on each node",
-        Axis::linear("node, in the order of the chain"),
+        Axis::linear("node, in the order of the chain").to(f64::from(nodes) + 0.5).whole(),
         Axis::linear("blocks stored"),
     )
     .subtitle(settings.first().map_or(String::new(), describe));
     for setting in settings {
         let stored = setting.blocks_per_node();
-        let points = stored.iter().enumerate().map(|(node, held)| (node as f64 + 1.0, *held as f64)).collect();
+        // A node's step is around its number.
+        let start = stored.iter().enumerate().map(|(node, held)| (node as f64 + 0.5, *held as f64));
+        let end = stored.last().map(|held| (stored.len() as f64 + 0.5, *held as f64));
+        let points = start.chain(end).collect();
         figure = figure.with(setting.layout().name(), Mark::Step, points).hue(setting.layout() as usize);
     }
     figure
@@ -53,7 +57,7 @@ pub fn throughput(curves: &[(Setting, Vec<Point>)]) -> Figure {
     let nodes = curves.iter().map(|curve| curve.0.nodes()).max().unwrap_or(1);
     let mut figure = Figure::plane(
         "Speed of a full read against active nodes",
-        Axis::linear("active nodes"),
+        Axis::linear("active nodes").whole(),
         Axis::linear("throughput (servers' worth)"),
     )
     .subtitle(curves.first().map_or(String::new(), |curve| describe(&curve.0)))
@@ -72,7 +76,7 @@ pub fn throughput(curves: &[(Setting, Vec<Point>)]) -> Figure {
 pub fn read_time(curves: &[(Setting, Vec<Point>)]) -> Figure {
     let mut figure = Figure::plane(
         "A full read takes longer where non-primaries hold too little",
-        Axis::linear("active nodes"),
+        Axis::linear("active nodes").whole(),
         Axis::linear("increase in read time (%)"),
     )
     .subtitle(curves.first().map_or(String::new(), |curve| describe(&curve.0)));
@@ -92,7 +96,7 @@ pub fn failures(setting: &Setting, curves: &[(u32, Vec<Placed>)]) -> Figure {
     let gear = setting.grid().map_or(String::new(), |grid| format!(", gears of {}", grid.gear_size()));
     let mut figure = Figure::plane(
         "Performance rises when a gear is complete",
-        Axis::linear("active nodes"),
+        Axis::linear("active nodes").whole(),
         Axis::linear("throughput (servers' worth)"),
     )
     .subtitle(format!("{}: {}{gear}; optimal assignment of laid-out blocks", setting.layout(), describe(setting)))
@@ -118,13 +122,13 @@ pub type Degrees = (u32, Vec<(f64, f64, f64)>);
 pub fn degrees(subtitle: &str, curves: &[Degrees]) -> Figure {
     let mut figure = Figure::plane(
         "Sharing nodes between datasets costs little power-proportionality",
-        Axis::linear("live datasets").from(1.0),
+        Axis::linear("live datasets").from(1.0).whole(),
         Axis::linear("degree of power-proportionality").from(0.5).to(1.0),
     )
     .subtitle(subtitle);
     for (stored, points) in curves {
         let average = points.iter().map(|point| (point.0, point.1)).collect();
-        figure = figure.with(format!("average of {stored} datasets"), Mark::Markers, average);
+        figure = figure.with(format!("average of {}", counted((*stored).into(), "dataset")), Mark::Markers, average);
     }
     if let Some((stored, points)) = curves.last() {
         figure = figure.with(

@@ -112,7 +112,7 @@ pub fn section(lab: &Lab<'_>) -> Result<Section> {
     section.figures.push(
         Figure::plane(
             "Fig. 9: without a proxy in the way, writes grow with the block servers",
-            Axis::linear("block servers").from(0.0),
+            Axis::linear("block servers").from(0.0).whole(),
             Axis::linear("all writers (MB/s)").from(0.0),
         )
         .subtitle("blocks of 4 MB, one copy, three writers for each server")

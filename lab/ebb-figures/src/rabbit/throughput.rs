@@ -161,7 +161,7 @@ fn figure(steps: &[u32], of: &dyn Fn(System, u32) -> Option<(f64, f64)>) -> Figu
     let per_node = of(System::Hdfs, steps[0]).map_or(0.0, |seen| seen.0 / f64::from(steps[0]));
     Figure::plane(
         "Fig. 6: read throughput follows the number of active nodes",
-        Axis::linear("power (active nodes)").from(0.0),
+        Axis::linear("power (active nodes)").from(0.0).whole(),
         Axis::linear("full read (MB/s)").from(0.0),
     )
     .subtitle(format!(

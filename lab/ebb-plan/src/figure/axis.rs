@@ -17,6 +17,8 @@ pub struct Axis {
     pub max: Option<f64>,
     /// Shows bytes in their unit rather than plain numbers.
     pub bytes: bool,
+    /// Marks whole numbers only: what is counted has no halves.
+    pub whole: bool,
 }
 
 /// Mapping of numbers to distances.
@@ -43,7 +45,7 @@ impl Axis {
     /// Equal differences, from zero.
     #[must_use]
     pub fn linear(label: impl Into<String>) -> Self {
-        Self { label: label.into(), scale: Scale::Linear, min: None, max: None, bytes: false }
+        Self { label: label.into(), scale: Scale::Linear, min: None, max: None, bytes: false, whole: false }
     }
 
     /// Equal ratios.
@@ -73,16 +75,26 @@ impl Axis {
         self
     }
 
+    /// Marks at whole numbers.
+    #[must_use]
+    pub const fn whole(mut self) -> Self {
+        self.whole = true;
+        self
+    }
+
     /// Limits that hold all values, and round marks.
     pub(super) fn fix(&self, values: impl Iterator<Item = f64>) -> Fixed {
         let shown = values.filter(|value| value.is_finite() && (self.scale == Scale::Linear || *value > 0.0));
         let (low, high) =
             shown.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
         let (low, high) = if low > high { (1.0, 10.0) } else { (low, high) };
-        let (range, ticks) = match self.scale {
+        let (range, mut ticks) = match self.scale {
             Scale::Linear => ticks::linear(self.min.unwrap_or(low.min(0.0)), self.max, high),
             Scale::Log => ticks::log(self.min.unwrap_or(low), self.max.unwrap_or(high)),
         };
+        if self.whole {
+            ticks.retain(|mark| (mark - mark.round()).abs() < 1e-9);
+        }
         Fixed { range, ticks, scale: self.scale, bytes: self.bytes }
     }
 }
