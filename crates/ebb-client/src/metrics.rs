@@ -77,6 +77,8 @@ metrics! {
     relayed_calls,
     /// Writes that were logged elsewhere because members slept.
     logged_writes,
+    /// Copies of those writes in logs, all together.
+    log_copies,
     /// Writes that waited because a sleeping member would have exceeded its debt limit.
     waited_writes,
     /// Files committed.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ebb_types::{DatasetId, Geometry, InodeId, Prefetch, ReadRule, Result, bail};
+use ebb_types::{DatasetId, Geometry, InodeId, LOG_COPIES_MIN, Prefetch, ReadRule, Result, bail};
 use ebb_wire::pb;
 use imbl::OrdMap;
 
@@ -229,6 +229,7 @@ impl Datasets {
             read_rule: if asked.read_rule == 0 { default.read_rule } else { asked.read_rule },
             min_copies: asked.min_copies,
             trash_seconds: asked.trash_seconds,
+            log_copies: asked.log_copies,
             ..Default::default()
         };
         check_chain(&settings)?;
@@ -237,6 +238,7 @@ impl Datasets {
         check_read_rule(settings.read_rule)?;
         check_replicas(settings.replicas)?;
         check_min_copies(&settings)?;
+        check_log_copies(settings.log_copies)?;
         let geometry = Geometry { block_size: settings.block_size, metablock_size: settings.metablock_size };
         if let Err(sentence) = geometry.check() {
             bail!(Invalid, "dataset {}: {sentence}", settings.path);
@@ -298,6 +300,14 @@ pub(crate) fn check_min_copies(settings: &pb::Dataset) -> Result<()> {
              acknowledged. Give --min-copies between 1 and {replicas}",
             settings.path
         );
+    }
+    Ok(())
+}
+
+/// Refuses a number of logs with which a single failure could lose acknowledged data, and more than any set has members.
+pub(crate) fn check_log_copies(logs: u32) -> Result<()> {
+    if logs != 0 && !(LOG_COPIES_MIN..=REPLICAS_MAX).contains(&logs) {
+        bail!(Invalid, "{logs} logs in place of members that sleep: give between {LOG_COPIES_MIN} and {REPLICAS_MAX}");
     }
     Ok(())
 }

@@ -211,6 +211,7 @@ impl Inode {
             prefetch: dataset.prefetch,
             read_rule: dataset.read_rule,
             min_copies: dataset.min_copies,
+            log_copies: dataset.log_copies,
         }
     }
 }

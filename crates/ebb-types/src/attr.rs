@@ -1,6 +1,6 @@
 //! POSIX attributes of a file, as plain values.
 
-use crate::{DatasetId, Epoch, Geometry, InodeId, Prefetch, ReadRule, Result, bail};
+use crate::{DatasetId, Epoch, Geometry, InodeId, LOG_COPIES_MIN, Prefetch, ReadRule, Result, bail};
 
 /// Longest name of a file in its directory, in bytes: NAME_MAX of limits.h on Linux.
 pub const NAME_LEN_MAX: usize = 255;
@@ -139,6 +139,8 @@ pub struct Storage {
     pub replicas: u32,
     /// Least number of copies with which a write is acknowledged; 1 to `replicas`.
     pub min_copies: u32,
+    /// Number of logs that must have a synced write in place of members that sleep.
+    pub log_copies: u32,
     /// The writer sends to every member itself. Otherwise large writes go from member to member.
     pub single_source: bool,
     /// Read-ahead. A client's own setting goes first.
@@ -154,6 +156,7 @@ impl Default for Storage {
             geometry: Geometry::default(),
             replicas: 1,
             min_copies: 1,
+            log_copies: LOG_COPIES_MIN,
             single_source: false,
             prefetch: Prefetch::default(),
             read_rule: ReadRule::default(),

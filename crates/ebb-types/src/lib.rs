@@ -20,7 +20,7 @@ pub mod version;
 pub mod words;
 
 pub use attr::{Attr, Credentials, FileKind, NAME_LEN_MAX, Storage, WallTime, check_name_len};
-pub use copies::{may_lose_by_one_failure, min_copies};
+pub use copies::{LOG_COPIES_MIN, log_copies, may_lose_by_one_failure, min_copies};
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use geometry::{BLOCK_SIZE_DEFAULT, CHUNK_SIZE, Geometry, METABLOCK_SIZE_DEFAULT, Piece};
 pub use ids::{

@@ -2,7 +2,7 @@
 
 use ebb_types::{
     Attr, DatasetId, Epoch, Error, FileKind, Geometry, InodeId, Prefetch, ReadRule, Result, Storage, WallTime, err,
-    min_copies,
+    log_copies, min_copies,
 };
 
 use crate::convert::required;
@@ -38,6 +38,7 @@ impl TryFrom<pb::Attr> for Attr {
                 geometry: Geometry { block_size: from.block_size, metablock_size: from.metablock_size },
                 replicas: from.replicas,
                 min_copies: min_copies(from.min_copies, from.replicas),
+                log_copies: log_copies(from.log_copies, from.min_copies),
                 single_source: from.single_source,
                 prefetch: Prefetch::from_raw(from.prefetch).unwrap_or_default(),
                 read_rule: ReadRule::from_raw(from.read_rule).unwrap_or_default(),
@@ -48,7 +49,8 @@ impl TryFrom<pb::Attr> for Attr {
 
 impl From<Attr> for pb::Attr {
     fn from(attr: Attr) -> Self {
-        let Storage { dataset, geometry, replicas, min_copies, single_source, prefetch, read_rule } = attr.storage;
+        let Storage { dataset, geometry, replicas, min_copies, log_copies, single_source, prefetch, read_rule } =
+            attr.storage;
         Self {
             inode: attr.inode.raw(),
             kind: attr.kind.raw(),
@@ -75,6 +77,7 @@ impl From<Attr> for pb::Attr {
             prefetch: prefetch.to_raw(),
             read_rule: read_rule.to_raw(),
             min_copies,
+            log_copies,
         }
     }
 }
@@ -114,6 +117,7 @@ mod tests {
             geometry: Geometry { block_size: 1 << 16, metablock_size: 1 << 20 },
             replicas: 3,
             min_copies: 1,
+            log_copies: 5,
             single_source: true,
             prefetch: Prefetch::Spare,
             read_rule: ReadRule::ALL[1],

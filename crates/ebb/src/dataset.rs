@@ -8,7 +8,9 @@ use ebb_cli::path::EbbPath;
 use ebb_cli::units::{ByteSize, Percent};
 use ebb_cli::values::one_of;
 use ebb_cli::{Context, admin};
-use ebb_types::{Geometry, HostName, InodeId, Prefetch, ReadRule, Result, bail, may_lose_by_one_failure, min_copies};
+use ebb_types::{
+    Geometry, HostName, InodeId, Prefetch, ReadRule, Result, bail, log_copies, may_lose_by_one_failure, min_copies,
+};
 use ebb_wire::pb;
 use serde_json::json;
 
@@ -98,6 +100,9 @@ pub struct CreateArgs {
     /// Rule that selects the awake node that is asked first [default: as in the default dataset, or balanced].
     #[arg(long, value_parser = read_rules())]
     read_rule: Option<ReadRule>,
+    /// Logs that must have a synced write in place of copies on nodes that sleep [default: 2, or as many as --min-copies].
+    #[arg(long, value_name = "N")]
+    log_copies: Option<u32>,
     /// Time for which `ebb fs rm` keeps what it removes, such as 7d. Programs on a mount remove at once.
     #[arg(long, value_name = "TIME", default_value = "off")]
     trash: KeptFor,
@@ -131,6 +136,10 @@ pub struct SetArgs {
     /// Rule that selects the awake node that is asked first. Open files keep the earlier value.
     #[arg(long, value_parser = read_rules())]
     read_rule: Option<ReadRule>,
+    /// Logs that must have a synced write in place of copies on nodes that sleep. With 2, data survive the loss of any one
+    /// node before the sleepers have them.
+    #[arg(long, value_name = "N")]
+    log_copies: Option<u32>,
     /// Time for which `ebb fs rm` keeps what it removes, such as 7d, or `off`. With `off`, the present contents of the
     /// trash stay until it is emptied.
     #[arg(long, value_name = "TIME")]
@@ -223,6 +232,7 @@ async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs
         read_rule: args.read_rule.map_or(0, ReadRule::to_raw),
         min_copies: args.min_copies.unwrap_or(0),
         trash_seconds: args.trash.0,
+        log_copies: args.log_copies.unwrap_or(0),
         ..Default::default()
     };
     let op = pb::meta_op::Op::CreateDataset(pb::meta_op::CreateDataset { dataset: Some(dataset) });
@@ -301,11 +311,12 @@ async fn set(context: &Context, client: &ebb_client::Client, args: SetArgs) -> R
         min_copies: args.min_copies,
         replicas: args.replicas,
         trash_seconds: args.trash.map(|kept| kept.0),
+        log_copies: args.log_copies,
     };
     if set == pb::meta_op::SetDataset::default() {
         bail!(
             Invalid,
-            "nothing to set: give --quota, --inodes, --replicas, --min-copies, --extra-share, --prefetch, --read-rule, --trash, or several of them"
+            "nothing to set: give --quota, --inodes, --replicas, --min-copies, --log-copies, --extra-share, --prefetch, --read-rule, --trash, or several of them"
         );
     }
     let dataset = find(client, &args.path).await?;
@@ -369,6 +380,7 @@ fn to_json(dataset: &pb::Dataset) -> serde_json::Value {
         "prefetch": Prefetch::from_raw(dataset.prefetch).unwrap_or_default().to_string(),
         "read_rule": ReadRule::from_raw(dataset.read_rule).unwrap_or_default().to_string(),
         "min_copies": min_copies(dataset.min_copies, dataset.replicas),
+        "log_copies": log_copies(dataset.log_copies, dataset.min_copies),
         "trash_s": dataset.trash_seconds, "used_bytes": dataset.used_bytes, "used_inodes": dataset.used_inodes,
     })
 }
@@ -381,11 +393,12 @@ fn settings(dataset: &pb::Dataset) -> String {
         (_, active) => format!("; {} set by an operator", counted(active.into(), "active node")),
     };
     format!(
-        "prefetch {}; read rule {}; writes need {} of {}; extra copies may take {}; trash {}{active}",
+        "prefetch {}; read rule {}; writes need {} of {}, or {} logs while members sleep; extra copies may take {}; trash {}{active}",
         Prefetch::from_raw(dataset.prefetch).unwrap_or_default(),
         ReadRule::from_raw(dataset.read_rule).unwrap_or_default(),
         min_copies(dataset.min_copies, dataset.replicas),
         if dataset.replicas == 1 { "1 copy".to_owned() } else { format!("{} copies", dataset.replicas) },
+        log_copies(dataset.log_copies, dataset.min_copies),
         Percent(dataset.extra_share_percent),
         KeptFor(dataset.trash_seconds),
     )

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_types::deadlines::WRITE_DEADLINE;
-use ebb_types::{ErrorKind, NodeId, Result, Version, bail, err};
+use ebb_types::{ErrorKind, LOG_COPIES_MIN, NodeId, Result, Version, bail, err};
 use ebb_wire::pb;
 
 use crate::inode::Inode;
@@ -29,8 +29,6 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 const LEAST_AWAKE_MS: u64 = 100;
 /// Most bytes that one call logs. A flush with more waits for the members.
 const CALL_BYTES_MAX: usize = 8 << 20;
-/// Least number of copies: the loss of one node must not matter.
-const COPIES_LEAST: usize = 2;
 
 /// Results of the attempts so far.
 #[derive(Default)]
@@ -52,7 +50,7 @@ struct Lack {
 
 impl Shared {
     /// Returns when everything written before the call is synced by every member of every set. Where members sleep, it
-    /// is enough that the writes are logged on as many nodes as the dataset has copies.
+    /// is enough that the writes are in as many logs as the dataset wants.
     pub async fn make_safe(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
         let Some(goal) = stage_and_ask(inode) else { return Ok(()) };
         // Cancel-safety: the log servers drop logged writes later, once they are not needed.
@@ -65,9 +63,9 @@ impl Shared {
 
     async fn log_until_done(self: &Arc<Self>, inode: &Arc<Inode>, goal: &Goal) {
         let mut tried = Tried::default();
-        let mut pause = PATIENCE;
+        let mut pause = PAUSE;
+        // The first attempt is at once: whether members sleep is known.
         loop {
-            self.runtime.sleep(pause).await;
             match self.log(inode, goal, &mut tried).await {
                 Ok(true) => return,
                 Ok(false) => pause = PATIENCE,
@@ -76,6 +74,7 @@ impl Shared {
                     pause = if tried.is_full { (pause * 2).clamp(PAUSE, PAUSE_MAX) } else { PAUSE };
                 }
             }
+            self.runtime.sleep(pause).await;
         }
     }
 
@@ -145,7 +144,7 @@ impl Shared {
         if bytes > CALL_BYTES_MAX {
             bail!(Overloaded, "{bytes} bytes wait for nodes that sleep, and at most {CALL_BYTES_MAX} can be logged");
         }
-        let copies = core.attr.as_ref().map_or(0, |attr| attr.storage.replicas as usize).max(COPIES_LEAST);
+        let copies = core.attr.as_ref().map_or(LOG_COPIES_MIN, |attr| attr.storage.log_copies) as usize;
         Ok(Some(Lack { message, payload, marks, copies }))
     }
 
@@ -188,6 +187,7 @@ impl Shared {
             Some(answer) => answer,
             None => self.log_always_on(lack, tried).await,
         };
+        let logs = tasks.len() as u64 + 1;
         let mut worst = always_on.err();
         for task in tasks {
             if let Err((node, error)) = task.join().await? {
@@ -197,7 +197,9 @@ impl Shared {
         }
         match worst {
             None => {
-                self.metrics.logged_writes.add(lack.message.writes.len() as u64);
+                let writes = lack.message.writes.len() as u64;
+                self.metrics.logged_writes.add(writes);
+                self.metrics.log_copies.add(writes * logs);
                 Ok(())
             }
             Some(error) => Err(error),

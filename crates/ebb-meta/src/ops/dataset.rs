@@ -7,7 +7,9 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op;
 
 use super::create::new_directory;
-use crate::dataset::{check_extra_share, check_min_copies, check_prefetch, check_read_rule, check_replicas};
+use crate::dataset::{
+    check_extra_share, check_log_copies, check_min_copies, check_prefetch, check_read_rule, check_replicas,
+};
 use crate::dir;
 use crate::machine::{Call, Machine, take_id};
 use crate::permission;
@@ -82,6 +84,8 @@ impl Machine {
         check_replicas(settings.replicas)?;
         settings.min_copies = op.min_copies.unwrap_or(settings.min_copies);
         check_min_copies(&settings)?;
+        settings.log_copies = op.log_copies.unwrap_or(settings.log_copies);
+        check_log_copies(settings.log_copies)?;
         settings.trash_seconds = op.trash_seconds.unwrap_or(settings.trash_seconds);
         if settings.trash_seconds > 0 && op.trash_seconds.is_some() {
             self.make_trash(call, root)?;

@@ -166,6 +166,19 @@ fn the_number_of_copies_can_be_changed_within_its_bounds() {
 }
 
 #[test]
+fn logs_for_sleepers_are_two_at_least() {
+    let mut world = World::new();
+    let made = make(&mut world, pb::Dataset { log_copies: 3, ..dataset("/d") }).unwrap();
+    let f = world.mkfile(made.root_inode, "f", 0o644).unwrap();
+    assert_eq!(world.attr(f).log_copies, 3, "files have what their dataset has");
+    let set = |logs| meta_op::SetDataset { dataset: made.id, log_copies: Some(logs), ..Default::default() };
+    assert_eq!(world.run(Op::SetDataset(set(1))).unwrap_err(), E::Invalid);
+    assert_eq!(world.run(Op::SetDataset(set(17))).unwrap_err(), E::Invalid);
+    assert_eq!(world.run(Op::SetDataset(set(0))).unwrap().dataset.unwrap().log_copies, 0);
+    assert_eq!(make(&mut world, pb::Dataset { log_copies: 1, ..dataset("/e") }).unwrap_err(), E::Invalid);
+}
+
+#[test]
 fn committed_bytes_are_counted_for_the_dataset() {
     let mut world = World::new();
     let made = make(&mut world, pb::Dataset { metablock_size: MIB, block_size: 64 << 10, ..dataset("/d") }).unwrap();
