@@ -15,7 +15,6 @@ use crate::describe::describe;
 use crate::fewer::{Absence, Case, check_go_on};
 use crate::fsck::obstacles;
 use crate::handoff;
-use crate::nodes::volumes_of;
 use crate::placement::{Need, place, place_late, place_roomy};
 use crate::reach;
 use crate::registry::Sleep;
@@ -130,7 +129,7 @@ pub(crate) async fn drain(shared: &Shared, call: &pb::DrainNode) -> Result<pb::D
         Some(_) => {}
     }
     let machine = shared.group.snapshot();
-    let volumes = volumes_of(&machine, node);
+    let volumes = machine.volumes_of(node);
     if !call.undo {
         suspect_volumes(shared, &machine, &volumes);
     }

@@ -64,11 +64,7 @@ impl Chains {
         if known.replicas() == dataset.replicas {
             return false;
         }
-        match view(dataset) {
-            Ok(chain) => self.recount(machine, id, chain),
-            // The leader has checked it, so this is another release's.
-            Err(error) => tracing::error!(dataset = dataset.path, %error, "the copies of a dataset cannot be placed"),
-        }
+        self.on_chain_changed(machine, id);
         true
     }
 
@@ -109,7 +105,7 @@ impl Chains {
         self.recount(machine, id, chain);
     }
 
-    /// Follows a node that left the chain of a dataset.
+    /// Follows another chain of a dataset, or another number of copies on it.
     pub(crate) fn on_chain_changed(&mut self, machine: &Machine, id: DatasetId) {
         match machine.dataset(id).map(view) {
             Some(Ok(chain)) => self.recount(machine, id, chain),

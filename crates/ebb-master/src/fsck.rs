@@ -18,7 +18,7 @@ pub use self::examine::{Examined, Found, examine};
 use self::scrub::scrub;
 use crate::describe::describe;
 use crate::holdings::Holdings;
-use crate::nodes::{is_damaged, volumes_of};
+use crate::nodes::is_damaged;
 use crate::shared::Shared;
 use crate::shortage::{Obstacles, Tally, explain_found};
 use crate::view::nodes;
@@ -67,7 +67,7 @@ pub(crate) async fn fsck(shared: &Arc<Shared>, call: &pb::Fsck, deadline: Durati
 fn all(machine: &Machine) -> Vec<MetablockId> {
     let mut metablocks = BTreeSet::new();
     for node in nodes(machine) {
-        for volume in volumes_of(machine, NodeId::new(node.id)) {
+        for volume in machine.volumes_of(NodeId::new(node.id)) {
             metablocks.extend(machine.on_volume(volume));
         }
     }
@@ -142,7 +142,7 @@ fn name_files(machine: &Machine, found: Vec<Finding>, reply: &mut pb::FsckReply)
 fn count_strays(shared: &Shared, machine: &Machine, reply: &mut pb::FsckReply) {
     let soft = shared.soft();
     let live = nodes(machine).map(|node| NodeId::new(node.id)).filter(|node| soft.registry.is_live(*node));
-    let live: BTreeSet<VolumeId> = live.flat_map(|node| volumes_of(machine, node)).collect();
+    let live: BTreeSet<VolumeId> = live.flat_map(|node| machine.volumes_of(node)).collect();
     let strays = soft.work.excess.iter().map(|stray| {
         (*stray, "is in no set (its set was changed, or its file removed): it is deleted once nobody can need it")
     });

@@ -174,7 +174,7 @@ pub(crate) fn on_losses(shared: &Shared, machine: &Machine, losses: &[Loss]) {
         match loss {
             Loss::NodeDied(node) => {
                 tracing::warn!(%node, silent = ?shared.options.dead_time, "a node is dead; its replicas are made again elsewhere");
-                suspect_volumes(shared, machine, &volumes_of(machine, *node));
+                suspect_volumes(shared, machine, &machine.volumes_of(*node));
             }
             Loss::VolumePoisoned(volume) => {
                 tracing::warn!(%volume, "a volume is poisoned; its replicas are made again elsewhere");
@@ -182,11 +182,6 @@ pub(crate) fn on_losses(shared: &Shared, machine: &Machine, losses: &[Loss]) {
             }
         }
     }
-}
-
-/// Recorded volumes of a node.
-pub(crate) fn volumes_of(machine: &Machine, node: NodeId) -> Vec<VolumeId> {
-    machine.registered(node).iter().flat_map(|node| &node.volumes).map(|volume| VolumeId::new(volume.id)).collect()
 }
 
 /// Records replicas of another history before the report is used.

@@ -108,13 +108,10 @@ impl Datasets {
     pub(crate) fn replace_in_chain(&mut self, op: &pb::ReplaceInChain) -> Result<()> {
         let id = DatasetId::new(op.dataset);
         let Some(settings) = self.get(id) else { bail!(NotFound, "there is no dataset {id}") };
-        let place = settings.chain.iter().position(|node| *node == op.gone);
-        let Some(place) = place.filter(|_| !settings.chain.contains(&op.by) && op.by != 0) else {
+        if !settings.chain.contains(&op.gone) || settings.chain.contains(&op.by) || op.by == 0 {
             bail!(Stale, "n{} does not take the place of n{} on the chain of {}", op.by, op.gone, settings.path);
-        };
-        let mut settings = settings.clone();
-        settings.chain[place] = op.by;
-        self.insert(settings);
+        }
+        self.leave_chain(id, op.gone, op.by);
         Ok(())
     }
 

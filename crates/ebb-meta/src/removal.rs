@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use ebb_types::{DatasetId, MetablockId, NodeId, Result, VolumeId, bail};
+use ebb_types::{DatasetId, MetablockId, NodeId, Result, bail};
 use ebb_wire::pb;
 
 use crate::machine::Machine;
@@ -23,9 +23,8 @@ impl Machine {
         if !record.draining {
             bail!(Busy, "{id} takes data: `ebb node drain {id}` empties it");
         }
-        let volumes: Vec<VolumeId> =
-            record.node.iter().flat_map(|node| &node.volumes).map(|volume| VolumeId::new(volume.id)).collect();
-        let members: usize = volumes.iter().map(|volume| self.replicas.on_volume(*volume).count()).sum();
+        let members: usize =
+            self.volumes_of(id).into_iter().map(|volume| self.replicas.on_volume(volume).count()).sum();
         let extras = self.extras.iter().flat_map(|(_, _, extras)| extras).filter(|extra| extra.node_id() == id).count();
         let away = self.replicas.away_from(id, MetablockId::new(0)).take_while(|(home, _)| *home == id).count();
         if members + extras + away > 0 {
@@ -55,9 +54,7 @@ impl Machine {
         for change in &op.chains {
             self.datasets.leave_chain(DatasetId::new(change.dataset), op.node, change.by);
         }
-        let volumes: Vec<VolumeId> =
-            self.registered(id).iter().flat_map(|node| &node.volumes).map(|volume| VolumeId::new(volume.id)).collect();
-        volumes.into_iter().for_each(|volume| self.replicas.forget_volume(volume));
+        self.volumes_of(id).into_iter().for_each(|volume| self.replicas.forget_volume(volume));
         self.registry.remove(id);
         Ok(())
     }

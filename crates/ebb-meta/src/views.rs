@@ -150,6 +150,12 @@ impl Machine {
         self.node(id)?.node.as_ref()
     }
 
+    /// Recorded volumes of a node; none of an unknown one.
+    #[must_use]
+    pub fn volumes_of(&self, id: NodeId) -> Vec<VolumeId> {
+        self.registered(id).iter().flat_map(|node| &node.volumes).map(|volume| VolumeId::new(volume.id)).collect()
+    }
+
     /// Open sessions with their hosts and roles, in order.
     pub fn sessions(&self) -> impl Iterator<Item = (SessionId, HostName, &str)> + '_ {
         self.sessions.iter().map(|(id, session)| (id, session.host.clone(), &*session.role))

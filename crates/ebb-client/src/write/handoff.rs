@@ -13,9 +13,10 @@ use ebb_types::deadlines::WRITE_DEADLINE;
 use ebb_types::{ErrorKind, LOG_COPIES_MIN, NodeId, Result, Version, bail, err};
 use ebb_wire::pb;
 
-use crate::inode::Inode;
+use crate::inode::{Core, Inode};
 use crate::nodes::Hop;
 use crate::shared::Shared;
+use crate::write::channel::Channel;
 use crate::write::flush::{Goal, stage_and_ask};
 use crate::write::members;
 
@@ -64,7 +65,10 @@ impl Shared {
     async fn log_until_done(self: &Arc<Self>, inode: &Arc<Inode>, goal: &Goal) {
         let mut tried = Tried::default();
         let mut pause = PAUSE;
-        // The first attempt is at once: whether members sleep is known.
+        // Members that are awake sync soon by themselves, and then nothing is fetched or logged in vain.
+        if !self.has_sleepers(inode, goal) {
+            self.runtime.sleep(PATIENCE).await;
+        }
         loop {
             match self.log(inode, goal, &mut tried).await {
                 Ok(true) => return,
@@ -104,25 +108,31 @@ impl Shared {
         Ok(true)
     }
 
+    /// Whether a member that lacks writes of the goal sleeps for long.
+    fn has_sleepers(&self, inode: &Inode, goal: &Goal) -> bool {
+        let core = inode.core.lock();
+        late_channels(&core, goal).any(|(_, channel)| self.sleeps_long(channel))
+    }
+
+    fn sleeps_long(&self, channel: &Channel) -> bool {
+        let is_long = |node: u64| self.wakes_in(node).is_none_or(|wait| wait > PATIENCE);
+        channel.peers.iter().any(|peer| is_long(peer.member.node))
+    }
+
     /// The writes of the goal's channels that are neither synced by all members nor logged. `None` if no member sleeps.
     fn lack(&self, inode: &Inode, goal: &Goal) -> Result<Option<Lack>> {
         let core = inode.core.lock();
-        let late = |(index, serial, version): &&(u64, u64, Version)| {
-            core.channels.get(index).is_some_and(|channel| channel.serial == *serial && channel.settled < *version)
-        };
-        let late: Vec<_> = goal.channels().iter().filter(late).collect();
-        let channels = || late.iter().filter_map(|(index, _, _)| core.channels.get(index));
-        let sleeps_long = |node: u64| self.wakes_in(node).is_none_or(|wait| wait > PATIENCE);
-        if !channels().flat_map(|channel| &channel.peers).any(|peer| sleeps_long(peer.member.node)) {
+        let late: Vec<_> = late_channels(&core, goal).collect();
+        if !late.iter().any(|(_, channel)| self.sleeps_long(channel)) {
             return Ok(None);
         }
-        if let Some(channel) = channels().find(|channel| channel.is_ailing()) {
+        if let Some((_, channel)) = late.iter().find(|(_, channel)| channel.is_ailing()) {
             bail!(Unavailable, "a member of {} is being replaced", channel.id);
         }
         let mut message =
             pb::LogWrites { inode: inode.id.raw(), epoch: goal.epoch().raw(), ..pb::LogWrites::default() };
         let (mut payload, mut marks) = (Vec::new(), Vec::new());
-        for ((index, serial, version), channel) in late.iter().zip(channels()) {
+        for ((index, serial, version), channel) in late {
             for write in channel.pending(channel.logged.max(channel.settled), *version) {
                 if write.elsewhere().is_some() {
                     bail!(Unavailable, "the bytes of a direct write to {} are being fetched back", channel.id);
@@ -217,4 +227,13 @@ impl Shared {
         let hop = Hop::new(member, node);
         members::ask(self, &hop, message, payload, WRITE_DEADLINE).await.map(drop)
     }
+}
+
+/// The goal's channels whose members have not all synced up to it.
+fn late_channels<'a>(core: &'a Core, goal: &'a Goal) -> impl Iterator<Item = (&'a (u64, u64, Version), &'a Channel)> {
+    goal.channels().iter().filter_map(|wanted| {
+        let (index, serial, version) = wanted;
+        let channel = core.channels.get(index)?;
+        (channel.serial == *serial && channel.settled < *version).then_some((wanted, channel))
+    })
 }

@@ -14,10 +14,8 @@ fn numbers(shown: &Value, key: &str) -> Vec<u64> {
 fn the_number_of_copies_is_changed_for_existing_files() {
     let cluster = Cluster::up(4);
     cluster.ok(&["dataset", "create", "/d", "--replicas", "1", "--block", "64KiB", "--metablock", "64KiB"]);
-    let local = cluster.path("data");
     let bytes = crate::harness::pattern(1 << 20, 3);
-    std::fs::write(&local, &bytes).unwrap();
-    cluster.ok(&["fs", "put", local.to_str().unwrap(), "/d/f"]);
+    cluster.put("/d/f", &bytes);
     let copies = || -> usize {
         let shown = cluster.json(&["fs", "locations", "/d/f"]);
         let of = |metablock: &Value| metablock["replicas"].as_array().unwrap().len();
@@ -38,9 +36,7 @@ fn the_number_of_copies_is_changed_for_existing_files() {
     let files =
         crate::harness::shell(&format!("find {}/nodes -path '*replicas/*' -type f | wc -l", cluster.dir().display()));
     assert_eq!(files, "32", "what is too much is gone from the disks");
-    let back = cluster.path("back");
-    cluster.ok(&["fs", "get", "/d/f", back.to_str().unwrap()]);
-    assert_eq!(std::fs::read(back).unwrap(), bytes);
+    assert_eq!(cluster.get("/d/f"), bytes);
     let refused = cluster.ebb(&["dataset", "set", "/d", "--replicas", "5"]);
     assert!(refused.err.contains("/d: 5 copies need as many nodes, and there are 4"), "{}", refused.err);
 }

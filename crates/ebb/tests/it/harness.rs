@@ -54,6 +54,20 @@ impl Cluster {
         self
     }
 
+    /// Puts these bytes in a file, replacing one that is there.
+    pub fn put(&self, path: &str, bytes: &[u8]) {
+        let local = self.path("put");
+        std::fs::write(&local, bytes).unwrap();
+        self.ok(&["fs", "put", "-f", local.to_str().unwrap(), path]);
+    }
+
+    /// The bytes of a file.
+    pub fn get(&self, path: &str) -> Vec<u8> {
+        let local = self.path("got");
+        self.ok(&["fs", "get", "-f", path, local.to_str().unwrap()]);
+        std::fs::read(local).unwrap()
+    }
+
     /// The cluster's directory.
     pub fn dir(&self) -> PathBuf {
         self.temp.path().join("cluster")

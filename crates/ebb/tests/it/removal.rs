@@ -9,16 +9,9 @@ use crate::harness::{Cluster, pattern, wait_for};
 const LENGTH: usize = 6 << 20;
 
 fn put(cluster: &Cluster, path: &str, seed: u64) -> Vec<u8> {
-    let (bytes, local) = (pattern(LENGTH, seed), cluster.path("local"));
-    std::fs::write(&local, &bytes).unwrap();
-    cluster.ok(&["fs", "put", "-f", local.to_str().unwrap(), path]);
+    let bytes = pattern(LENGTH, seed);
+    cluster.put(path, &bytes);
     bytes
-}
-
-fn get(cluster: &Cluster, path: &str) -> Vec<u8> {
-    let local = cluster.path("back");
-    cluster.ok(&["fs", "get", "-f", path, local.to_str().unwrap()]);
-    std::fs::read(local).unwrap()
 }
 
 fn nodes(cluster: &Cluster) -> Vec<String> {
@@ -44,7 +37,7 @@ fn a_node_leaves_with_all_its_data_on_others() {
     let chain = cluster.json(&["dataset", "show", "/eq"])["chain"].to_string();
     assert!(!chain.contains("n4"), "{chain}");
     cluster.healthy();
-    assert!(get(&cluster, "/eq/f") == first && get(&cluster, "/r/f") == second);
+    assert!(cluster.get("/eq/f") == first && cluster.get("/r/f") == second);
     let again = cluster.ebb(&["node", "remove", "n4"]);
     assert!(again.code != 0 && again.err.contains("no node \"n4\"; there are n1 (h1)"), "{}", again.err);
     // A restart brings the others, and a new node is another one.
@@ -59,7 +52,7 @@ fn a_node_leaves_with_all_its_data_on_others() {
     assert_eq!(nodes(&cluster), ["n1", "n2", "n3", "n5", "n6"]);
     let log = std::fs::read_to_string(cluster.dir().join("log/block-h4.log")).unwrap();
     assert!(log.contains("n4 (h4) was removed from this cluster"), "{log}");
-    assert!(get(&cluster, "/eq/f") == first && get(&cluster, "/r/f") == second);
+    assert!(cluster.get("/eq/f") == first && cluster.get("/r/f") == second);
 }
 
 #[test]
@@ -97,14 +90,14 @@ fn a_lost_node_leaves_when_no_file_needs_it() {
     assert!(left["kept"].is_null(), "nothing of it is left: {left}");
     assert_eq!(nodes(&cluster).len(), 3);
     cluster.healthy();
-    assert!(get(&cluster, "/whole") == whole);
+    assert!(cluster.get("/whole") == whole);
     // Hosts keep their names, though one is missing in the row.
     cluster.ok(&["cluster", "down"]);
     cluster.ok(&["cluster", "up"]);
     let hosts = cluster.json(&["node", "list"]);
     let hosts: Vec<&str> = hosts.as_array().unwrap().iter().map(|node| node["host"].as_str().unwrap()).collect();
     assert!(hosts.len() == 3 && !hosts.contains(&host), "{hosts:?}");
-    assert!(get(&cluster, "/whole") == whole);
+    assert!(cluster.get("/whole") == whole);
 }
 
 #[test]
@@ -137,5 +130,5 @@ fn a_restart_keeps_volumes_and_racks() {
     cluster.ok(&["cluster", "up"]);
     assert_eq!(shape(), before);
     cluster.healthy();
-    assert!(get(&cluster, "/f") == bytes);
+    assert!(cluster.get("/f") == bytes);
 }

@@ -7,16 +7,9 @@ use serde_json::Value;
 use crate::harness::{Cluster, pattern, wait_for};
 
 fn put(cluster: &Cluster, path: &str, seed: u64) -> Vec<u8> {
-    let (bytes, local) = (pattern(300_000, seed), cluster.path("local"));
-    std::fs::write(&local, &bytes).unwrap();
-    cluster.ok(&["fs", "put", "-f", local.to_str().unwrap(), path]);
+    let bytes = pattern(300_000, seed);
+    cluster.put(path, &bytes);
     bytes
-}
-
-fn cat(cluster: &Cluster, path: &str) -> Vec<u8> {
-    let local = cluster.path("back");
-    cluster.ok(&["fs", "get", "-f", path, local.to_str().unwrap()]);
-    std::fs::read(local).unwrap()
 }
 
 fn exists(cluster: &Cluster, path: &str) -> bool {
@@ -47,12 +40,12 @@ fn removed_files_and_trees_come_back() {
     let said = cluster.ok(&["fs", "rm", "/d/f"]);
     assert!(said.contains("1 path moved to the trash"), "{said}");
     cluster.ok(&["fs", "trash", "restore", "/d/f", "/d/tree"]);
-    assert!(cat(&cluster, "/d/f") == second && cat(&cluster, "/d/tree/deep/g") == deep);
+    assert!(cluster.get("/d/f") == second && cluster.get("/d/tree/deep/g") == deep);
     let refused = cluster.ebb(&["fs", "trash", "restore", "/d/f"]);
     assert!(refused.code != 0 && refused.err.contains("/d/f exists again"), "{}", refused.err);
     cluster.ok(&["fs", "rm", "--skip-trash", "/d/f"]);
     cluster.ok(&["fs", "trash", "restore", "/d/f"]);
-    assert!(cat(&cluster, "/d/f") == first);
+    assert!(cluster.get("/d/f") == first);
     let none = cluster.ebb(&["fs", "trash", "restore", "/d/f"]);
     assert!(none.code == 1 && none.err.contains("the trash has no /d/f"), "{}", none.err);
     // What is removed in the trash is removed for good.
