@@ -39,8 +39,8 @@
 //! - An inode without names stays until `Reap`, whatever its kind.
 //!
 //! Reading order: [`outcome`], [`machine`], `inode`, `dir`, `tree`, `permission`, `acl`, then `ops/` one operation at a
-//! time; `map`, `replicas`, `extras`, `lineage`, `lease`, `recovery`, `locks`, `waits`; `session`, `registry`,
-//! `dataset`; `query`, `resolve`, `views`; `checkpoint`, `check`, `touched`.
+//! time; `map`, `replicas`, `extras`, `lineage`, `lease`, `recovery`, `locks`, `waits`; `session`, `registry`, `removal`,
+//! `dataset`, `trash`; `query`, `resolve`, `views`; `checkpoint`, `check`, `touched`.
 #![forbid(unsafe_code)]
 
 mod acl;

@@ -78,6 +78,7 @@ impl Machine {
     /// Checks members for a set or extra copies. A removed node takes none.
     pub(crate) fn check_placement(&self, members: &[pb::Member]) -> Result<()> {
         check_members(members)?;
+        // I-118: a command that was proposed before the removal would bring the node back into a set.
         match members.iter().find(|member| self.registry.is_removed(member.node_id())) {
             Some(gone) => bail!(Unavailable, "n{} was removed from the cluster, and takes no copy", gone.node),
             None => Ok(()),
