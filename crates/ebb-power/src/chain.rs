@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_layout::LayoutKind;
 use ebb_layout::targets::geared::Grid;
-use ebb_layout::targets::{Chain, Targets, check_replicas, equal_work, ring, simple};
+use ebb_layout::targets::{Chain, Targets, check_replicas, equal_work, simple};
 use ebb_types::{DatasetId, NodeId, Result, bail};
 
+mod holders;
 #[cfg(test)]
 mod tests;
 
@@ -175,10 +176,8 @@ impl DatasetChain {
 
     /// The shortest beginning of the circle with a living copy of every block that has one.
     fn cover_ring(&self, dead: &BTreeSet<NodeId>) -> BTreeSet<usize> {
-        let first_copy = |first: u32| {
-            let places = ring::halving(self.count(), self.replicas, first);
-            places.into_iter().map(|place| place as usize).filter(|place| !dead.contains(&self.nodes[*place])).min()
-        };
+        let first_copy =
+            |first: u32| self.on_ring(first).into_iter().filter(|place| !dead.contains(&self.nodes[*place])).min();
         let last = (0..self.count()).filter_map(first_copy).max();
         last.map_or_else(BTreeSet::new, |last| (0..=last).collect())
     }

@@ -84,9 +84,7 @@ fn impossible_chains_are_refused() {
 fn placements(chain: &DatasetChain) -> Vec<Vec<usize>> {
     let count = chain.nodes.len();
     match chain.shape {
-        ChainShape::Ring => (0..chain.count())
-            .map(|first| ring::halving(chain.count(), chain.replicas, first).iter().map(|at| *at as usize).collect())
-            .collect(),
+        ChainShape::Ring => (0..chain.count()).map(|first| chain.on_ring(first).into_iter().collect()).collect(),
         ChainShape::Anywhere => (0..1_u32 << count)
             .filter(|mask| mask.count_ones() == chain.replicas)
             .map(|mask| (0..count).filter(|place| mask >> place & 1 == 1).collect())
