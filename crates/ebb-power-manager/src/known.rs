@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_layout::LayoutKind;
-use ebb_power::manager::Cluster;
+use ebb_power::manager::{Cluster, Expected};
 use ebb_power::popularity::choose_loads;
 use ebb_power::reach::{Holding, at_stake};
 use ebb_power::{ChainShape, DatasetChain, Hardware, PowerPlan};
@@ -59,6 +59,7 @@ impl Known {
             dead: &self.silent.all,
             late: &self.silent.late,
             popularity: &self.loads,
+            expected: Expected::default(),
         }
     }
 

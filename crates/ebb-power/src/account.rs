@@ -215,7 +215,10 @@ mod tests {
             popularity: &BTreeMap::new(),
             rotational: Rotational::Spare,
             timing: Timing::every(60_000, start_ms),
+            lead_ms: 300,
+            forecast: &[hardware.nodes_watts(supply); 60],
             last: None,
+            kept: None,
         };
         choose(policy, &ask).unwrap()
     }

@@ -5,6 +5,7 @@
 //! at once. The manager may be killed at any time: nodes keep to the plans that they have, and a new manager goes on
 //! from those.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -14,15 +15,18 @@ use crate::account::{Account, Seen};
 use crate::battery::Battery;
 use crate::chain::DatasetChain;
 use crate::hardware::{Hardware, Supply, millis};
-use crate::plan::profile::Profile;
 use crate::plan::timetable::Timetable;
-use crate::plan::{Duty, EXAMPLE_MAX, OutOfReach, PowerPlan};
-use crate::policy::{Ask, PolicyKind, Rotational, Timing, choose};
+use crate::plan::{EXAMPLE_MAX, OutOfReach, PowerPlan};
+use crate::policy::reservoir::{FORECAST_STEP_S, reserve_joules, steady};
+use crate::policy::{Ask, PolicyKind, Rotational, Timing};
 use crate::reach::{Force, Holding, admit, at_stake, newly_at_stake, spoken_of};
-use crate::signal::source::{Doubt, Reading, Sample, Source};
+use crate::signal::source::{Doubt, Origin, Reading, Sample, Source};
 
+mod memo;
 #[cfg(test)]
 mod tests;
+
+use memo::Memo;
 
 /// Characters of a file's name in a plan, of at most four bytes each.
 const EXAMPLE_CHARS: usize = EXAMPLE_MAX / 4;
@@ -69,6 +73,25 @@ pub struct Cluster<'a> {
     pub late: &'a BTreeSet<NodeId>,
     /// Reads that go to each node's data.
     pub popularity: &'a BTreeMap<NodeId, f64>,
+    /// Expected supply.
+    pub expected: Expected<'a>,
+}
+
+/// A forecast of the supply.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Expected<'a> {
+    /// Beginning of the first minute, in milliseconds since the Unix epoch.
+    pub from_ms: u64,
+    /// Watts for the whole cluster in each minute. Empty: nothing is known.
+    pub watts: &'a [f64],
+}
+
+impl Expected<'_> {
+    /// Watts for the nodes in each minute from a moment on.
+    fn nodes_watts(&self, hardware: &Hardware, at_ms: u64) -> Vec<f64> {
+        let over = (at_ms.saturating_sub(self.from_ms) as f64 / 1000.0 / FORECAST_STEP_S) as usize;
+        self.watts.iter().skip(over).map(|watts| hardware.nodes_watts(Supply::Watts(*watts))).collect()
+    }
 }
 
 /// Now, by both clocks.
@@ -131,14 +154,16 @@ pub struct Manager {
     counted: Option<Duration>,
     force: Force,
     others: Others,
+    memo: RefCell<Memo>,
 }
 
 impl Manager {
     /// A manager that goes on from the plans that were published before it.
     pub fn new(settings: Settings, source: Source, battery: Battery, plans: Timetable) -> Result<Self> {
         battery.check()?;
-        let (account, counted, others) = (Account::default(), None, Others::default());
-        Ok(Self { settings, source, battery, plans, account, counted, force: Force::Refuse, others })
+        let (account, others) = (Account::default(), Others::default());
+        let (force, memo) = (Force::Refuse, RefCell::default());
+        Ok(Self { settings, source, battery, plans, account, counted: None, force, others, memo })
     }
 
     /// Sets the known versions of plans outside this log, so that new plans get higher versions. True if they changed.
@@ -286,21 +311,18 @@ impl Manager {
         Some(plan)
     }
 
-    /// Whether this supply and the battery can power the plan in force and the announced ones. Without a plan every
-    /// node is on.
+    /// Whether this supply and the battery can power the plans until another one can begin at the beginning of an
+    /// interval. Nodes must then still be able to go to sleep in order, if they could before. Without a plan every node
+    /// is on.
     fn is_carried(&self, now: Now, cluster: &Cluster<'_>, supply: Supply) -> bool {
         if self.settings.policy == PolicyKind::AlwaysOn {
             return true;
         }
-        let watts = cluster.hardware.nodes_watts(supply);
-        let Some(latest) = self.latest(now) else {
-            let on = cluster.hardware.nodes().values().map(|power| (power, Duty::On));
-            let profile = Profile::new(on, self.settings.timing.interval_ms.max(1));
-            return profile.is_carried_by(&self.battery, watts, now.wall_ms);
-        };
-        let begins = latest.start_ms.max(now.wall_ms);
-        let (battery, missing_joules) = self.foresee(now, begins, cluster, supply);
-        missing_joules <= SLACK_JOULES && latest.profile(cluster.hardware).is_carried_by(&battery, watts, begins)
+        let until_ms = self.boundary(now).max(self.latest(now).map_or(0, |latest| latest.start_ms));
+        let (battery, missing_joules) = self.foresee(now, until_ms, cluster, supply);
+        let reserve = reserve_joules(cluster.hardware, &self.battery, self.settings.lead_ms);
+        let keeps = battery.charge_joules + SLACK_JOULES >= reserve.min(self.battery.charge_joules);
+        missing_joules <= SLACK_JOULES && keeps
     }
 
     /// The battery at a later time, and the energy missing until then, if the supply stays and nodes keep to the
@@ -333,10 +355,16 @@ impl Manager {
         sample: Sample,
         start_ms: u64,
     ) -> Result<PowerPlan> {
+        let forecast = match sample.origin {
+            Origin::Source => cluster.expected.nodes_watts(cluster.hardware, start_ms),
+            // What an operator sets holds, and so does what is assumed of a silent source.
+            Origin::Override | Origin::Fallback(_) => steady(cluster.hardware.nodes_watts(sample.supply)),
+        };
+        let battery = in_steps(self.foresee(now, start_ms, cluster, sample.supply).0);
         let ask = Ask {
             hardware: cluster.hardware,
             supply: sample.supply,
-            battery: self.foresee(now, start_ms, cluster, sample.supply).0,
+            battery,
             circle: cluster.circle,
             chains: cluster.chains,
             dead: cluster.dead,
@@ -344,10 +372,24 @@ impl Manager {
             popularity: cluster.popularity,
             rotational: settings.rotational,
             timing: Timing { start_ms, ..settings.timing },
+            lead_ms: self.settings.lead_ms,
+            forecast: &forecast,
             last: self.plans.at(start_ms.saturating_sub(1).max(now.wall_ms)),
+            kept: self.latest(now).filter(|latest| latest.start_ms <= start_ms),
         };
-        choose(settings.policy, &ask)
+        self.memo.borrow_mut().choose(settings.policy, &ask)
     }
+}
+
+/// The battery with its charge rounded down to a thousandth of its size. A policy would answer every joule with a plan
+/// of its own.
+fn in_steps(battery: Battery) -> Battery {
+    let step = battery.capacity_joules / 1000.0;
+    if step <= 0.0 {
+        return battery;
+    }
+    let charge_joules = ((battery.charge_joules + SLACK_JOULES) / step).floor() * step;
+    Battery { charge_joules: charge_joules.min(battery.capacity_joules), ..battery }
 }
 
 /// A plan's statement of the data that it puts out of reach.

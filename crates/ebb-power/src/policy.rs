@@ -29,6 +29,7 @@ mod doubt;
 mod fit;
 mod migration;
 mod proportional;
+pub mod reservoir;
 mod staggered;
 mod synchronous;
 #[cfg(test)]
@@ -134,6 +135,7 @@ impl FromStr for PolicyKind {
 /// [`crate::reach::admit`] before publishing it.
 pub fn choose(policy: PolicyKind, ask: &Ask<'_>) -> Result<PowerPlan> {
     ask.check()?;
+    let ask = &reservoir::at_level(ask, &ask.cover());
     let schedule = doubt::schedule(ask, |ask| policy.schedule(ask));
     refuse_to_wear_disks_out(policy, ask, &schedule)?;
     let version = ask.last.map_or(PlanVersion::default(), |last| last.version);

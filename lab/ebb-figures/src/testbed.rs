@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_client::{Access, Client, Created, Handle, NewFile, NewName};
+use ebb_power::policy::reservoir::steady;
 use ebb_power::policy::{Ask, Rotational, Timing, choose};
 use ebb_power::{Battery, Duty, Hardware, PolicyKind, Supply, wall_ms};
 use ebb_runtime::Runtime;
@@ -359,7 +360,10 @@ impl Testbed {
             popularity,
             rotational: Rotational::Spare,
             timing: Timing::every(interval_ms, (now_ms + LEAD_MS).next_multiple_of(interval_ms)),
+            lead_ms: LEAD_MS,
+            forecast: &steady(hardware.nodes_watts(supply)),
             last: last.as_ref(),
+            kept: None,
         };
         self.cluster.publish(&choose(self.setting.policy, &ask)?).await
     }

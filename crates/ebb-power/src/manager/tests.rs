@@ -18,6 +18,7 @@ struct Bench {
     dead: BTreeSet<NodeId>,
     late: BTreeSet<NodeId>,
     popularity: BTreeMap<NodeId, f64>,
+    expected: Vec<f64>,
     manager: Manager,
     wall_ms: u64,
 }
@@ -48,6 +49,7 @@ impl Bench {
             dead,
             late,
             popularity,
+            expected: Vec::new(),
             manager,
             wall_ms: 10 * INTERVAL + 17,
         }
@@ -66,6 +68,7 @@ impl Bench {
             dead: &self.dead,
             late: &self.late,
             popularity: &self.popularity,
+            expected: Expected { from_ms: self.wall_ms, watts: &self.expected },
         };
         let now = Now { moment: Duration::from_millis(self.wall_ms), wall_ms: self.wall_ms };
         act(&mut self.manager, now, &cluster)
@@ -208,9 +211,11 @@ fn migration_waits_until_data_have_moved_while_there_is_power() {
     bench.wall_ms += 1;
     let shown = bench.with(|manager, now, cluster| manager.check_policy(now, cluster, MIGRATION));
     shown.expect("eight nodes hold everything");
+    bench.expected = vec![265.0 - 48.0; 60];
     bench.read(265.0 - 48.0);
     let refused = bench.with(|manager, now, cluster| manager.check_policy(now, cluster, MIGRATION));
     assert!(refused.unwrap_err().error.to_string().contains("/data/late"));
+    bench.expected = vec![265.0; 60];
     // The supply is back, but an operator sets less. The plan in force can be powered, so data are moved first.
     bench.read(265.0);
     bench.tick();
@@ -269,6 +274,42 @@ proptest! {
                 prop_assert!(!is_settled || missed <= 0.1, "{missed} J at {}", bench.wall_ms);
                 bench.read(supply);
                 bench.tick();
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// A battery that is large enough for an orderly shutdown: nothing is ever drawn that neither it nor the supply
+    /// gives, however the supply falls, and whatever a forecast says.
+    #[test]
+    fn with_a_battery_nothing_is_missing(policy in prop_oneof![Just(PolicyKind::BlinkCircular),
+        Just(PolicyKind::Tide), Just(PolicyKind::Activation), Just(PolicyKind::BlinkStaggered)],
+        jumps in proptest::collection::vec((0.0_f64..1.1, 61_000_u64..400_000), 1..8), battery_s in 40.0_f64..300.0,
+        filled in 0.3_f64..=1.0, forecast in proptest::collection::vec(0.0_f64..280.0, 0..40)) {
+        let mut battery = Battery::full(225.0, battery_s);
+        battery.charge_joules *= filled;
+        let mut bench = Bench::new(policy, battery);
+        bench.expected = forecast;
+        bench.read(265.0);
+        for (share, ms) in jumps {
+            // Without a supply the sleeping nodes empty the battery at last.
+            let supply = 40.0 + (share * 225.0).max(9.0);
+            let end = bench.wall_ms + ms;
+            while bench.wall_ms < end {
+                bench.read(supply);
+                bench.tick();
+                let now = bench.now();
+                let state = |node: &NodeId| (*node, bench.manager.plans.state(*node, now.wall_ms).into());
+                let seen: BTreeMap<NodeId, Seen> = bench.circle.iter().map(state).collect();
+                let until = bench.next_edge().min(now.wall_ms + 100).min(end);
+                bench.with(|manager, now, cluster| manager.count(now, cluster, &seen));
+                bench.wall_ms = until;
+                bench.with(|manager, now, cluster| manager.count(now, cluster, &seen));
+                let missing = bench.manager.account.missing_joules;
+                prop_assert!(missing <= 0.1, "{missing} J at {}, {:?}", bench.wall_ms, bench.manager.battery);
             }
         }
     }

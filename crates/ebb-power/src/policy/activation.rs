@@ -30,13 +30,19 @@ pub(super) fn on_for_good(ask: &Ask<'_>, active: Active, why: String) -> Schedul
 }
 
 /// Nodes that are on, and datasets that stall.
+#[derive(Default)]
 pub(super) struct Active {
     pub on: BTreeSet<NodeId>,
     pub stalled: Vec<DatasetId>,
+    /// Stages that are on, in the order in which they were added.
+    pub added: Vec<Vec<NodeId>>,
+    /// The stages that would come next, with more power: at most one of each dataset, and one
+    /// outside all datasets.
+    pub refused: Vec<Vec<NodeId>>,
 }
 
 pub(super) fn choose_active(ask: &Ask<'_>) -> Active {
-    let mut fill = Fill { ask, on: BTreeSet::new(), spent: 0.0 };
+    let mut fill = Fill { ask, on: BTreeSet::new(), spent: 0.0, added: Vec::new(), refused: Vec::new() };
     let mut order: Vec<&DatasetChain> = ask.chains.iter().collect();
     order.sort_by(|one, other| other.weight.total_cmp(&one.weight).then(one.dataset.cmp(&other.dataset)));
     let mut stalled = Vec::new();
@@ -54,12 +60,14 @@ pub(super) fn choose_active(ask: &Ask<'_>) -> Active {
     // A dataset that stalls leaves its power unused: it does not go to nodes outside all chains.
     if stalled.is_empty() {
         let chained: BTreeSet<NodeId> = ask.chains.iter().flat_map(DatasetChain::nodes).copied().collect();
+        let refused = fill.refused.len();
         for node in ask.living().into_iter().filter(|node| !chained.contains(node)) {
             fill.add(&[node]);
         }
+        fill.refused.truncate(refused + 1);
     }
     stalled.sort_unstable();
-    Active { on: fill.on, stalled }
+    Active { on: fill.on, stalled, added: fill.added, refused: fill.refused }
 }
 
 struct Growing<'a> {
@@ -78,6 +86,8 @@ struct Fill<'a> {
     ask: &'a Ask<'a>,
     on: BTreeSet<NodeId>,
     spent: f64,
+    added: Vec<Vec<NodeId>>,
+    refused: Vec<Vec<NodeId>>,
 }
 
 impl Fill<'_> {
@@ -86,10 +96,12 @@ impl Fill<'_> {
         let new: BTreeSet<NodeId> = nodes.iter().copied().filter(|node| !self.on.contains(node)).collect();
         let extra = self.ask.extra_of(&new);
         if !self.ask.affords(self.spent + extra) {
+            self.refused.push(nodes.to_vec());
             return false;
         }
         self.spent += extra;
         self.on.extend(new);
+        self.added.push(nodes.to_vec());
         true
     }
 

@@ -5,5 +5,5 @@ use super::{Ask, Schedule};
 
 pub(super) fn schedule(ask: &Ask<'_>) -> Schedule {
     let why = format!("all {} nodes on, at any supply", ask.circle.len());
-    on_for_good(ask, Active { on: ask.circle.iter().copied().collect(), stalled: Vec::new() }, why)
+    on_for_good(ask, Active { on: ask.circle.iter().copied().collect(), ..Active::default() }, why)
 }

@@ -74,8 +74,15 @@ pub struct Ask<'a> {
     pub rotational: Rotational,
     /// Start and interval of the plan.
     pub timing: Timing,
+    /// Time from a decision to the start of its plan, in milliseconds.
+    pub lead_ms: u64,
+    /// Expected watts for the nodes in each minute from the start on ([`super::reservoir::FORECAST_STEP_S`]). Empty:
+    /// nothing is known.
+    pub forecast: &'a [f64],
     /// The plan before.
     pub last: Option<&'a PowerPlan>,
+    /// The newest plan that is known for the time from the start on. It stays if no other is better.
+    pub kept: Option<&'a PowerPlan>,
 }
 
 impl Ask<'_> {
@@ -128,6 +135,16 @@ impl Ask<'_> {
     pub fn turns(&self) -> Vec<NodeId> {
         let takes_turns = |node: &NodeId| !self.dead.contains(node) || self.late.contains(node);
         self.circle.iter().copied().filter(takes_turns).collect()
+    }
+
+    /// Nodes that together hold everything, in blink order. Without datasets these are all.
+    pub(super) fn cover(&self) -> Vec<NodeId> {
+        let living = self.living();
+        if self.chains.is_empty() {
+            return living;
+        }
+        let needed: BTreeSet<NodeId> = self.chains.iter().flat_map(|chain| chain.cover(self.dead)).collect();
+        living.into_iter().filter(|node| needed.contains(node)).collect()
     }
 
     pub(super) fn power(&self, node: NodeId) -> &NodePower {

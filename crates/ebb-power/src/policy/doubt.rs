@@ -73,8 +73,11 @@ fn set_aside(ask: &Ask<'_>, schedule: &Schedule, policy: impl Fn(&Ask<'_>) -> Sc
     let most = waiting.iter().map(|node| ask.extra(*node)).reduce(f64::max)?;
     let supply = Supply::Watts(ask.hardware.cluster_watts(ask.supply) - most);
     let mut rest = policy(&Ask { supply, ..*ask });
-    let is_gear = rest.duties.values().all(|duty| *duty == Duty::On);
-    if !is_gear || rest.duties.is_empty() || rest.stalled != schedule.stalled {
+    let has_blinked = rest.duties.values().any(|duty| matches!(duty, Duty::Blink { .. }));
+    // A node beyond the cover that blinks gives its time to late ones.
+    rest.duties.retain(|_, duty| *duty == Duty::On);
+    let is_cover_on = || ask.cover().iter().all(|node| !is_off(&rest, node));
+    if has_blinked && !is_cover_on() || rest.duties.is_empty() || rest.stalled != schedule.stalled {
         return None;
     }
     let (turns, interval_ms) = turns(ask, &waiting);

@@ -38,7 +38,7 @@ pub(super) fn largest(
     let nodes = ask.turns();
     if share >= 1.0 {
         let why = format!("power for all of {} nodes", nodes.len());
-        return on_for_good(ask, Active { on: nodes.into_iter().collect(), stalled: Vec::new() }, why);
+        return on_for_good(ask, Active { on: nodes.into_iter().collect(), ..Active::default() }, why);
     }
     if ask.headroom_watts() <= 0.0 || nodes.is_empty() {
         return ask.all_off("too little power to wake any node");

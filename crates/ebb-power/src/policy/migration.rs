@@ -21,7 +21,7 @@ pub(super) fn schedule(ask: &Ask<'_>) -> Schedule {
         return ask.all_off("too little power for one node");
     }
     let why = format!("{} of {} nodes on, with all data on them", on.len(), living.len());
-    on_for_good(ask, Active { on, stalled: Vec::new() }, why)
+    on_for_good(ask, Active { on, ..Active::default() }, why)
 }
 
 /// The data that must move when the active set of a layout without spare copies changes.

@@ -1,115 +1,93 @@
-//! Gear down, then blink: Ebb's own policy.
+//! Whole nodes while the supply pays for them, and blinking for the rest of it: Ebb's own policy.
 //!
-//! While the cover can be powered, it is activation: whole nodes without a transition, and every block in reach at
-//! every moment. With less power the nodes of the cover take turns around the circle. All nodes take turns instead if
-//! that gives a better chance that a block can be read at once. Then more copies blink, but each node's turn is
-//! shorter, and more of it goes into transitions. One layout serves both.
+//! The power for a part of a node is not left over. While the cover can be powered, its nodes never sleep, and the next
+//! node or gear of the chain blinks. With less power the nodes of the cover take turns, or a part of them, or all
+//! nodes: several plans come into question ([`candidates`]), and each is weighed by the waits of single reads and by the
+//! times of jobs ([`score`]).
 //!
-//! A few nodes can go around their circle in less time than all nodes would. The length of a turn with all nodes
-//! blinking is worth a wake, so the nodes of the cover get turns of that length, and several rounds in an interval.
-//! Reads then wait for a part of the time, no node wakes for a shorter time than when all blink, and the cluster has no
-//! more starts.
+//! The choice ([`choice`]) is never worse than the plan of another policy for the same power in any of these measures,
+//! as long as there is such a plan. Where there is none, the plan says which policy would be better at what.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_types::NodeId;
 
-use super::activation::{choose_active, on_for_good};
-use super::circular::{blink, most_at_once};
-use super::fit::even_share;
-use super::{Ask, Schedule, Timing};
-use crate::chain::{ChainShape, DatasetChain};
+use super::circular::blink;
+use super::fit::carried;
+use super::{Ask, PolicyKind, Rotational, Schedule};
+use crate::chain::DatasetChain;
+use crate::plan::Duty;
 
-/// Shorter intervals are not divided, because wakes would have to be exact to fractions of a second.
-const DIVIDED_MS_LEAST: u64 = 10_000;
+mod candidates;
+mod choice;
+mod reads;
+mod score;
+#[cfg(test)]
+mod tests;
+mod turns;
+
+use candidates::{Candidate, candidates, rivals};
+use choice::{Scored, choose};
+use reads::Reads;
+use score::{JOB_NODE_SECONDS, JOB_READS, score};
 
 pub(super) fn schedule(ask: &Ask<'_>) -> Schedule {
-    let cover = cover(ask);
-    if ask.affords(ask.extra_of(&cover)) {
-        let active = choose_active(ask);
-        let why = format!("{} of {} nodes on, {} hold everything", active.on.len(), ask.living().len(), cover.len());
-        return on_for_good(ask, active, why);
+    let mut reads = Reads::new(ask);
+    if reads.is_empty() || ask.headroom_watts() <= 0.0 {
+        return ask.all_off("too little power to wake any node");
     }
-    let all = ask.turns();
-    let cover: Vec<NodeId> =
-        all.iter().copied().filter(|node| cover.contains(node) || ask.late.contains(node)).collect();
-    let few = blink(ask, &cover);
-    if all.len() == cover.len() || cover.is_empty() {
-        return few;
-    }
-    let many = blink(ask, &all);
-    let (of_few, of_many) = (chance(ask, &few, &cover, Blinking::Cover), chance(ask, &many, &all, Blinking::All));
-    if of_many > of_few { many } else { in_rounds(ask, &cover, all.len()).unwrap_or(few) }
-}
-
-/// The cover's nodes with turns as long as those of all nodes would be, in several rounds in an interval. `None` if
-/// only one round fits.
-fn in_rounds(ask: &Ask<'_>, cover: &[NodeId], all: usize) -> Option<Schedule> {
-    let (interval_ms, at_once) = (ask.timing.interval_ms, most_at_once(ask, cover) as u64);
-    let turn_ms = |rounds: u64| interval_ms * at_once / (rounds * cover.len() as u64);
-    // The time of every node if all of them blinked (BlinkFS, Sec. 4.2).
-    let least_ms = ((interval_ms as f64 * even_share(ask)) as u64).max(ask.least_active_of(cover) + 1);
-    let most = (all / cover.len()) as u64;
-    let fits = |rounds: &u64| interval_ms.is_multiple_of(*rounds) && turn_ms(*rounds) >= least_ms;
-    let rounds = (2..=most).rev().find(fits).filter(|_| at_once > 0 && interval_ms >= DIVIDED_MS_LEAST)?;
-    let timing = Timing { interval_ms: interval_ms / rounds, ..ask.timing };
-    let mut schedule = blink(&Ask { timing, ..*ask }, cover);
-    schedule.why.push_str(&format!(", {rounds} rounds in {interval_ms} ms"));
-    Some(schedule)
-}
-
-/// Nodes that together hold everything, in blink order.
-fn cover(ask: &Ask<'_>) -> Vec<NodeId> {
-    let needed: BTreeSet<NodeId> = ask.chains.iter().flat_map(|chain| chain.cover(ask.dead)).collect();
-    if ask.chains.is_empty() {
-        return ask.living();
-    }
-    ask.living().into_iter().filter(|node| needed.contains(node)).collect()
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Blinking {
-    /// The cover: it has at least one copy of each block.
-    Cover,
-    /// All nodes, all copies.
-    All,
-}
-
-/// Chance that a block can be read at once, as the mean of the datasets: the chance that one of its copies is powered,
-/// times the share of powered time in which a node serves.
-fn chance(ask: &Ask<'_>, schedule: &Schedule, nodes: &[NodeId], blinking: Blinking) -> f64 {
-    let active = |node: &NodeId| schedule.duties.get(node).map_or(0, |duty| duty.active_ms(schedule.interval_ms));
-    let powered: u64 = nodes.iter().map(active).sum();
-    if powered == 0 {
-        return 0.0;
-    }
-    let lost: u64 = nodes.iter().filter(|node| active(node) > 0).map(|node| ask.power(*node).transition_ms()).sum();
-    let serving = powered.saturating_sub(lost) as f64 / powered as f64;
-    let share = powered as f64 / (schedule.interval_ms as f64 * nodes.len() as f64);
-    let at_once = most_at_once(ask, nodes);
-    let of = |chain: &DatasetChain| match blinking {
-        Blinking::Cover => share,
-        Blinking::All if at_once == 0 => (share * f64::from(chain.replicas())).min(1.0),
-        Blinking::All => awake_copy(chain, at_once, nodes.len()),
-    };
-    let sum: f64 = ask.chains.iter().map(of).sum();
-    serving * sum / ask.chains.len().max(1) as f64
-}
-
-/// Chance that one of a block's copies is among `at_once` of `nodes` neighbours.
-fn awake_copy(chain: &DatasetChain, at_once: usize, nodes: usize) -> f64 {
-    let (copies, count) = (f64::from(chain.replicas()), nodes as f64);
-    match chain.shape() {
-        // Copies are far apart, so the windows in which they are awake hardly overlap.
-        ChainShape::Ring => (copies * at_once as f64 / count).min(1.0),
-        // Copies anywhere: `1 - C(n - k, r) / C(n, r)`.
-        _ => {
-            1.0 - (0..chain.replicas())
-                .map(|copy| {
-                    let left = (count - at_once as f64 - f64::from(copy)).max(0.0);
-                    left / (count - f64::from(copy)).max(1.0)
-                })
-                .product::<f64>()
+    let cover = ask.cover();
+    let spares_disks = ask.rotational == Rotational::Spare && ask.affords(ask.extra_of(&cover));
+    let is_carried = |candidate: &Candidate| {
+        if spares_disks && candidate.blinks_disks(ask) {
+            return false;
         }
+        let duties = ask.circle.iter().copied().zip(candidate.duties.iter().copied()).collect();
+        carried(ask, &duties, candidate.period_ms)
+    };
+    let mut scored = |candidates: Vec<Candidate>| -> Vec<Scored> {
+        let fits = candidates.into_iter().filter(|candidate| candidate.is_lit() && is_carried(candidate));
+        fits.map(|plan| Scored { score: score(ask, &mut reads, &plan.duties, plan.period_ms), plan }).collect()
+    };
+    let rivals = scored(rivals(ask));
+    let own = {
+        let found = candidates(ask, &Reads::new(ask));
+        scored(found)
+    };
+    let kept = scored(kept(ask).into_iter().collect()).pop();
+    match choose(rivals, own, kept) {
+        Some(chosen) => to_schedule(ask, chosen),
+        // Neither supply nor battery carry any blink: as many nodes of the cover as the supply alone powers, in turns.
+        None => blink(ask, &cover),
     }
+}
+
+/// The plan that is known for the time of the new one, as a candidate. Nodes that do not answer are left out: they get
+/// the power that is left.
+fn kept(ask: &Ask<'_>) -> Option<Candidate> {
+    let plan = ask.kept.filter(|plan| plan.policy == PolicyKind::Tide)?;
+    let duty = |node| match plan.nodes.get(node) {
+        Some(part) if !ask.dead.contains(node) || ask.late.contains(node) => part.duty,
+        _ => Duty::Off,
+    };
+    let duties = ask.circle.iter().map(duty).collect();
+    Some(Candidate { duties, period_ms: plan.interval_ms, name: "as before".to_owned() })
+}
+
+fn to_schedule(ask: &Ask<'_>, chosen: Scored) -> Schedule {
+    let Scored { plan, score } = chosen;
+    let why = format!(
+        "{}: a read waits {:.2} s on average, a job of {JOB_NODE_SECONDS:.0} node-seconds with {JOB_READS:.0} reads takes \
+         {:.1} s, full reads have {:.2} nodes",
+        plan.name,
+        score.wait_s,
+        score.job_s(),
+        score.rate
+    );
+    let duties: BTreeMap<NodeId, Duty> = ask.circle.iter().copied().zip(plan.duties).collect();
+    let is_served = |node: &NodeId| duties.get(node).is_some_and(|duty| *duty != Duty::Off);
+    let is_out = |set: &BTreeSet<NodeId>| set.iter().any(|node| !ask.dead.contains(node)) && !set.iter().any(is_served);
+    let stalls = |chain: &&DatasetChain| chain.holder_sets().keys().any(is_out);
+    let stalled = ask.chains.iter().filter(stalls).map(|chain| chain.dataset).collect();
+    Schedule { duties, interval_ms: plan.period_ms, stalled, why }
 }

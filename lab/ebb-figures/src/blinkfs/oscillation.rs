@@ -55,7 +55,10 @@ fn active(supply: Supply) -> Result<u32> {
         popularity: &std::collections::BTreeMap::new(),
         rotational: Rotational::Spare,
         timing: Timing::every(interval_ms, 0),
+        lead_ms: 0,
+        forecast: &[],
         last: None,
+        kept: None,
     };
     let plan = choose(PolicyKind::Migration, &ask)?;
     Ok(plan.nodes.values().filter(|node| node.duty == Duty::On).count() as u32)

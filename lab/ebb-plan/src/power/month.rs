@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use ebb_power::PolicyKind as Policy;
+use ebb_power::policy::reservoir::steady;
 use ebb_power::{
     Ask, Battery, ChainShape, DatasetChain, Duty, Hardware, PowerPlan, Rotational, Supply, Timing, choose,
 };
@@ -123,6 +124,8 @@ impl<'a> Player<'a> {
         if let Some(plan) = self.known.get(&watts.to_bits()) {
             return Ok(plan.clone());
         }
+        // A step of the signal is longer than a battery of minutes lasts, so each step is planned for on its own.
+        let forecast = steady(self.hardware.nodes_watts(Supply::Watts(watts)));
         let ask = Ask {
             hardware: &self.hardware,
             supply: Supply::Watts(watts),
@@ -134,7 +137,10 @@ impl<'a> Player<'a> {
             popularity: &BTreeMap::new(),
             rotational: Rotational::Blink,
             timing: Timing::every(self.interval_ms, 0),
+            lead_ms: 0,
+            forecast: &forecast,
             last: None,
+            kept: None,
         };
         let plan = choose(self.policy, &ask)?;
         self.known.insert(watts.to_bits(), plan.clone());

@@ -19,7 +19,7 @@ const KEPT_MAX: usize = 3;
 /// Whether a policy promises never to draw more than its plan's budget.
 #[must_use]
 pub fn is_capped(policy: PolicyKind) -> bool {
-    matches!(policy, PolicyKind::Activation | PolicyKind::Migration | PolicyKind::BlinkCircular | PolicyKind::Tide)
+    matches!(policy, PolicyKind::Activation | PolicyKind::Migration | PolicyKind::BlinkCircular)
 }
 
 /// One look.
@@ -29,6 +29,8 @@ pub struct Look {
     pub at_ms: u64,
     /// Of the nodes.
     pub watts: f64,
+    /// For the nodes, by the source, and not by any plan.
+    pub supply_watts: f64,
     /// A fault keeps nodes from following their plan.
     pub is_excused: bool,
 }
@@ -51,6 +53,8 @@ pub struct Meter {
     plans: Timetable,
     every: Vec<PowerPlan>,
     battery: Battery,
+    /// A fault was under way since the charge was last told.
+    is_astray: bool,
     last: Option<Look>,
     stretch: Option<Stretch>,
     stake_since: Option<(u64, u64)>,
@@ -68,6 +72,7 @@ impl Meter {
             plans: Timetable::default(),
             every: Vec::new(),
             battery,
+            is_astray: true,
             last: None,
             stretch: None,
             stake_since: None,
@@ -143,15 +148,25 @@ impl Meter {
         }
         let last = self.last.replace(look);
         let (Some(last), Some(plan)) = (last, self.plans.at(look.at_ms)) else { return };
-        let (version, interval_ms, budget) =
-            (plan.version.raw(), plan.interval_ms.max(1), (plan.budget_mw as f64 / 1000.0));
+        let (version, interval_ms, policy) = (plan.version.raw(), plan.interval_ms.max(1), plan.policy);
         let passed_ms = look.at_ms.saturating_sub(last.at_ms);
-        let flow = self.battery.pass(budget, last.watts, passed_ms);
-        if flow.missing_joules > 1e-6 && !look.is_excused && plan.policy != PolicyKind::AlwaysOn {
-            let detail = format!("{:.1} J that neither budget nor battery had, at {}", flow.missing_joules, look.at_ms);
+        let flow = self.battery.pass(last.supply_watts, last.watts, passed_ms);
+        // Nodes draw what they draw asleep, also when there is nothing.
+        let is_needless = last.watts > self.hardware.asleep_watts() + 1e-6;
+        self.is_astray |= look.is_excused;
+        if flow.missing_joules > 1e-6 && is_needless && !self.is_astray && policy != PolicyKind::AlwaysOn {
+            let detail = format!("{:.1} J that neither supply nor battery had, at {}", flow.missing_joules, look.at_ms);
             self.complain("battery", detail);
         }
         self.count(look, last, version, interval_ms);
+    }
+
+    /// The charge by the power manager's account. After a fault it counts: a manager that was away has not seen what was
+    /// drawn.
+    pub fn on_charge(&mut self, joules: f64, is_excused: bool) {
+        if std::mem::replace(&mut self.is_astray, is_excused) && !is_excused {
+            self.battery.charge_joules = joules.clamp(0.0, self.battery.capacity_joules);
+        }
     }
 
     /// Means of whole intervals under one plan.

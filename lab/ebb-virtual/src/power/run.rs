@@ -9,7 +9,8 @@ use std::time::Duration;
 use ebb_client::{Access, Client, Location};
 use ebb_layout::LayoutKind;
 use ebb_power::chain::{ChainShape, DatasetChain};
-use ebb_power::{Battery, Duty, Hardware, wall_ms};
+use ebb_power::signal::{End, Trace};
+use ebb_power::{Battery, Duty, Hardware, NodePower, wall_ms};
 use ebb_power_manager::known::holding;
 use ebb_runtime::virt::options::Panics;
 use ebb_runtime::virt::{Dice, Process, World, WorldOptions};
@@ -73,6 +74,7 @@ struct Scene {
     /// The operations on names.
     board: Board,
     meter: Mutex<Meter>,
+    supply: Supplied,
     injected: Mutex<BTreeMap<String, u64>>,
     /// Until then nodes need not follow their plan, by the wall clock in milliseconds.
     excused_ms: AtomicU64,
@@ -118,6 +120,30 @@ pub fn run(seed: u64, options: PowerOptions) -> Report {
     })
 }
 
+/// The supply that the source gives, whatever the manager makes of it.
+struct Supplied {
+    trace: Trace,
+    since: Duration,
+    /// The operator's share of the full power.
+    forced: Mutex<Option<f64>>,
+}
+
+impl Supplied {
+    /// Watts for so many nodes.
+    fn nodes_watts(&self, now: Duration, nodes: usize) -> f64 {
+        let elapsed = now.saturating_sub(self.since).as_secs_f64();
+        let share = self.forced.lock().unwrap_or_else(|| self.trace.at(elapsed, End::Repeat).value);
+        share * NodePower::REFERENCE.active_watts * nodes as f64
+    }
+
+    /// An operator sets another supply.
+    async fn force(&self, cluster: &PowerCluster, share: f64) -> Result<()> {
+        cluster.set_fraction(share).await?;
+        *self.forced.lock() = Some(share);
+        Ok(())
+    }
+}
+
 impl Scene {
     /// Starts everything, makes the files at full power, and follows the signal.
     async fn set_up(world: &World, options: PowerOptions) -> Result<Arc<Self>> {
@@ -147,6 +173,7 @@ impl Scene {
         let battery = Battery::full(hardware.full_watts(), 300.0);
         let csv = options.signal.trace(24, options.step, &mut world.dice("signal"));
         cluster.follow(&csv).await?;
+        let supply = Supplied { trace: Trace::parse("signal", &csv)?, since: world.now(), forced: Mutex::default() };
         let scene = Arc::new(Self {
             world: world.clone(),
             cluster,
@@ -157,7 +184,8 @@ impl Scene {
             away_from_on: AtomicU64::new(0),
             ledger,
             board: crate::board(world),
-            meter: Mutex::new(Meter::new(hardware, battery)),
+            meter: Mutex::new(Meter::new(hardware.clone(), battery)),
+            supply,
             injected: Mutex::default(),
             excused_ms: AtomicU64::new(0),
             open: AtomicU64::new(0),
@@ -204,8 +232,14 @@ impl Scene {
             }
             let at_ms = self.now_ms();
             let is_excused = at_ms < self.excused_ms.load(Ordering::Relaxed);
-            let look = Look { at_ms, watts: self.cluster.nodes_watts(), is_excused };
+            let supply_watts = self.supply.nodes_watts(self.world.now(), self.cluster.nodes.blocks.len());
+            let look = Look { at_ms, watts: self.cluster.nodes_watts(), supply_watts, is_excused };
             self.meter.lock().on_look(look);
+            if number % ASK_EVERY == ASK_EVERY / 2
+                && let Ok(status) = self.cluster.status().await
+            {
+                self.meter.lock().on_charge(status.battery_joules, is_excused);
+            }
             self.world.sleep(LOOK).await;
         }
     }
@@ -447,7 +481,7 @@ impl Scene {
         let (mut last, mut waits_for) = (String::new(), "converge");
         let mut full_since = None;
         while self.world.now() < end {
-            let set = self.cluster.set_fraction(1.0).await;
+            let set = self.supply.force(&self.cluster, 1.0).await;
             if set.is_ok() {
                 full_since.get_or_insert(self.world.now());
             }
@@ -529,7 +563,7 @@ impl Scene {
             let members = map.iter().flat_map(|location| &location.metablock.members);
             places.push(members.map(pb::Member::node_id).collect::<Vec<_>>());
         }
-        self.cluster.set_fraction(self.options.level).await.map_err(failed)?;
+        self.supply.force(&self.cluster, self.options.level).await.map_err(failed)?;
         // A stretched interval may be up to some times as long.
         self.world.sleep(self.options.interval * 8 + Duration::from_secs(6)).await;
         let Some(plan) = self.meter.lock().plan(self.now_ms()).cloned() else { return Ok(()) };
