@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use ebb_power::signal::Signal;
+use ebb_power::Supply;
+use ebb_power::signal::{Quantity, Signal};
 use ebb_runtime::virt::Dice;
 use ebb_types::Result;
 use parking_lot::Mutex;
@@ -139,8 +140,14 @@ pub async fn write_whole(bed: &Testbed, users: &[User]) -> Result<Duration> {
     .map(|()| bed.world.now() - began)
 }
 
-/// Hands a signal to the cluster, change by change, for so long. Its time begins now.
+/// Has the cluster follow a signal for so long. Its time begins now. The power manager knows the signal ahead. A bed
+/// that makes its plans itself gets the supply change by change.
 pub async fn follow(bed: &Testbed, signal: &Signal, step: Duration, span: Duration) -> Result<()> {
+    if bed.has_manager() {
+        bed.cluster().follow(&csv(signal, step, span)).await?;
+        bed.world.sleep(span).await;
+        return Ok(());
+    }
     let began = bed.world.now();
     let mut last = None;
     while bed.world.now() - began < span {
@@ -152,4 +159,20 @@ pub async fn follow(bed: &Testbed, signal: &Signal, step: Duration, span: Durati
         bed.world.sleep(step).await;
     }
     Ok(())
+}
+
+/// A signal as a trace with a line for each step.
+fn csv(signal: &Signal, step: Duration, span: Duration) -> String {
+    let column = match signal.at(Duration::ZERO) {
+        Supply::Watts(_) => Quantity::Watts.column(),
+        Supply::Fraction(_) => Quantity::Fraction.column(),
+    };
+    let mut csv = format!("seconds,{column}\n");
+    let mut at = Duration::ZERO;
+    while at < span {
+        let (Supply::Watts(amount) | Supply::Fraction(amount)) = signal.at(at);
+        csv.push_str(&format!("{},{amount}\n", at.as_secs_f64()));
+        at += step;
+    }
+    csv
 }

@@ -310,6 +310,12 @@ impl Testbed {
         self.popularity = Some(popularity);
     }
 
+    /// Whether the power manager makes the plans.
+    #[must_use]
+    pub const fn has_manager(&self) -> bool {
+        self.popularity.is_none()
+    }
+
     /// The dataset of the files, as the master has it.
     pub async fn dataset(&self) -> Result<pb::Dataset> {
         let all = self.cluster.describe().await?.datasets;

@@ -28,7 +28,7 @@ fn a_steady_supply_is_its_own_level() {
 /// The full oscillation of BlinkFS: five minutes of 90 %, five of nothing. The mean is 45 %.
 #[test]
 fn an_oscillation_gives_its_mean_at_every_moment() {
-    let swing = |minute: usize| if minute / 5 % 2 == 0 { 0.9 * FULL } else { 0.0 };
+    let swing = |minute: usize| if (minute / 5).is_multiple_of(2) { 0.9 * FULL } else { 0.0 };
     let mut battery = battery(0.5);
     let mut charges = Vec::new();
     for minute in 0..120 {

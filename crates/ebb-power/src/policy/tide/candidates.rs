@@ -38,6 +38,9 @@ const SCALES: [f64; 6] = [1.0, 0.95, 0.9, 0.8, 0.65, 0.5];
 /// In a larger cluster only two beginnings of the stages are tried with all others in turns: none and the longest.
 const SMALL: usize = 12;
 
+/// The rule of a policy.
+type Rule = fn(&Ask<'_>) -> Schedule;
+
 /// A periodic plan.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Candidate {
@@ -85,12 +88,12 @@ impl Candidate {
 
 /// The rivals: plans of other policies for the same power.
 pub fn rivals(ask: &Ask<'_>) -> Vec<Candidate> {
-    let rules: [(&str, fn(&Ask<'_>) -> Schedule); 3] = [
+    let rules: [(&str, Rule); 3] = [
         ("whole stages", activation::schedule),
         ("staggered", staggered::schedule),
         ("whole nodes around the circle", circular::schedule),
     ];
-    let of = |(name, rule): (&str, fn(&Ask<'_>) -> Schedule)| Candidate::of_schedule(ask, &rule(ask), name);
+    let of = |(name, rule): (&str, Rule)| Candidate::of_schedule(ask, &rule(ask), name);
     let mut rivals: Vec<Candidate> = rules.map(of).into();
     rivals.extend(Builder::new(ask).around_the_circle());
     rivals
