@@ -12,9 +12,11 @@ use crate::hardware::Supply;
 
 pub mod budget;
 pub mod carbon;
+pub mod forecast;
 pub mod headroom;
 pub mod iso8601;
 pub mod nut;
+pub mod prediction;
 pub mod price;
 pub mod source;
 pub mod trace;
@@ -22,6 +24,8 @@ pub mod ups;
 
 pub use budget::Budget;
 pub use carbon::CarbonBudget;
+pub use forecast::{Forecast, ForecastKind};
+pub use prediction::Prediction;
 pub use price::Tariff;
 pub use source::{Doubt, Origin, Sample, Source};
 pub use trace::{End, Quantity, Trace};
