@@ -16,6 +16,7 @@ pub mod forecast;
 pub mod headroom;
 pub mod iso8601;
 pub mod nut;
+pub mod openadr;
 pub mod prediction;
 pub mod price;
 pub mod source;
