@@ -73,6 +73,28 @@ pub struct Intensity {
     pub stamp_ms: Option<i64>,
 }
 
+/// Farthest that a service's time stamp may be ahead of this machine's clock, in milliseconds.
+const AHEAD_MAX_MS: i64 = 600_000;
+
+impl Intensity {
+    /// Refuses a value whose time stamp cannot be, or is older than `age_max_ms`. `newest_ms` is the latest time stamp
+    /// that was accepted. Both clocks are checked by it: a jump of either refuses the value.
+    pub fn check_stamp(&self, now_ms: i64, newest_ms: Option<i64>, age_max_ms: i64) -> Result<()> {
+        let Some(stamp_ms) = self.stamp_ms else { return Ok(()) };
+        if newest_ms.is_some_and(|newest_ms| stamp_ms < newest_ms) {
+            bail!(Protocol, "the time stamp of the carbon intensity went back");
+        }
+        let age_ms = now_ms.saturating_sub(stamp_ms);
+        if age_ms > age_max_ms {
+            bail!(Protocol, "the carbon intensity is {} s old, more than {} s", age_ms / 1000, age_max_ms / 1000);
+        }
+        if age_ms < -AHEAD_MAX_MS {
+            bail!(Protocol, "the carbon intensity is of a time {} s ahead: check both clocks", -(age_ms / 1000));
+        }
+        Ok(())
+    }
+}
+
 impl Pointers {
     /// `Invalid` for a place that is no JSON pointer, or for no place of the value.
     pub fn check(&self) -> Result<()> {
@@ -175,6 +197,25 @@ mod tests {
         let wrong =
             |values: &[&str]| Pointers { values: values.iter().map(|one| (*one).into()).collect(), stamps: vec![] };
         assert!(wrong(&[]).check().is_err() && wrong(&["carbonIntensity"]).check().is_err());
+    }
+
+    #[test]
+    fn a_clock_that_jumps_refuses_the_value() {
+        let at = |stamp_ms| Intensity { grams_per_kwh: 1.0, stamp_ms };
+        let said = |stamp_ms, now_ms, newest_ms| match at(Some(stamp_ms)).check_stamp(now_ms, newest_ms, 3_600_000) {
+            Ok(()) => String::new(),
+            Err(error) => error.to_string(),
+        };
+        let now = 1_800_000_000_000;
+        assert_eq!(
+            (said(now, now, None), said(now - 3_600_000, now, Some(now - 3_600_000))),
+            (String::new(), String::new())
+        );
+        assert!(said(now - 5, now, Some(now)).contains("went back"));
+        assert!(said(now, now + 3_600_001, None).contains("3600 s old"));
+        assert!(said(now, now - 600_001, None).contains("ahead"));
+        assert!(said(i64::MIN, i64::MAX, None).contains("old") && said(i64::MAX, i64::MIN, None).contains("ahead"));
+        assert!(at(None).check_stamp(0, Some(now), 0).is_ok(), "without a time stamp nothing can be said");
     }
 
     proptest! {
