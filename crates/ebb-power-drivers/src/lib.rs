@@ -1,10 +1,11 @@
-//! Power drivers: each switches the nodes of one kind of machine. One module reads the state of a UPS instead
-//! ([`nut`]).
+//! Power drivers: each switches the nodes of one kind of machine. Three modules ask for the supply instead: [`nut`] a
+//! UPS, [`carbon`] a service that publishes carbon intensities, and [`openadr`] a grid operator's server of events.
 //!
 //! What never happens here:
 //! - a signal to a process that has the reused process id of an ended one;
 //! - a call without a deadline;
 //! - a password on a command line;
+//! - TLS without a check of the certificate;
 //! - a request to sleep to a host that cannot wake by itself.
 //!
 //! The plan says when a node is powered, and a [`PowerDriver`] carries it out. The drivers are:
@@ -16,9 +17,10 @@
 //! Nothing here decides when: `ebb_power` decides, and the power client (`ebb-power-manager`) calls the driver.
 //!
 //! Network and time go through `ebb_runtime`. `host.rs` and [`ipmi`] use this machine's processes, sysfs and ipmitool
-//! directly. In the virtual world, the world itself freezes nodes.
+//! directly, and `tls.rs` this machine's roots of trust and the generator of its library. In the virtual world, the world itself freezes nodes.
 //!
-//! Reading order: [`PowerDriver`], [`freeze`], `host.rs`, [`suspend`], [`ipmi`], [`redfish`], [`nut`].
+//! Reading order: [`PowerDriver`], [`freeze`], `host.rs`, [`suspend`], [`ipmi`], `http.rs`, [`redfish`],
+//! [`nut`]; then `url.rs`, `tls.rs`, `web.rs`, [`carbon`], [`openadr`].
 #![forbid(unsafe_code)]
 
 use std::future::Future;
@@ -26,6 +28,7 @@ use std::pin::Pin;
 
 use ebb_types::{NodeId, Result};
 
+pub mod carbon;
 pub mod dry_run;
 pub mod freeze;
 #[doc(hidden)]
@@ -34,8 +37,15 @@ mod host;
 mod http;
 pub mod ipmi;
 pub mod nut;
+pub mod openadr;
 pub mod redfish;
+mod secret;
 pub mod suspend;
+#[cfg(test)]
+mod testing;
+mod tls;
+mod url;
+mod web;
 
 pub use dry_run::DryRun;
 pub use freeze::Freeze;

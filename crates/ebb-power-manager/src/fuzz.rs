@@ -50,13 +50,41 @@ fn look_at(feed: &Feed) -> bool {
 fn sources() -> Vec<Source> {
     let trace = |csv: &str, per_hour, capacity_watts| {
         let (name, csv) = ("t.csv".to_owned(), csv.to_owned());
-        Source::Trace(pb::TraceSource { name, csv, compress: 60.0, per_hour, capacity_watts })
+        Source::Trace(pb::TraceSource { name, csv, compress: 60.0, per_hour, capacity_watts, grams_per_hour: None })
+    };
+    let service = |url: &str| {
+        Some(pb::Polled { url: url.to_owned(), ca_file: "/ca.pem".to_owned(), every_ms: 300_000, keep_ms: 3_600_000 })
     };
     vec![
         trace("seconds,watts\n0,100\n60,50\n120,80\n", None, None),
         trace("seconds,price\n0,0.4\n3600,0.2\n", Some(3.0), None),
         trace("seconds,watts\n0,100\n60,50\n", None, Some(300.0)),
         Source::Oscillating(pb::OscillatingSource { level: 0.5, period_ms: 60_000 }),
+        Source::Trace(pb::TraceSource {
+            name: "c.csv".to_owned(),
+            csv: "seconds,carbon\n0,250\n1800,90\n".to_owned(),
+            compress: 1.0,
+            grams_per_hour: Some(40.0),
+            ..Default::default()
+        }),
+        Source::Carbon(pb::CarbonSource {
+            service: service("https://carbon.example.org/v3/latest?zone=DE"),
+            grams_per_hour: 40.0,
+            values: vec!["/carbonIntensity".to_owned()],
+            token_file: "/token".to_owned(),
+            token_header: "auth-token".to_owned(),
+            ..Default::default()
+        }),
+        Source::Openadr(pb::OpenAdrSource {
+            service: service("http://127.0.0.1:8081/openadr3/3.1.0"),
+            program: "44".to_owned(),
+            targets: vec!["group-1".to_owned()],
+            client_id: "ven".to_owned(),
+            client_secret_file: "/secret".to_owned(),
+            level_shares: vec![1.0, 0.75, 0.5, 0.25],
+            money_per_hour: Some(1.0),
+            ..Default::default()
+        }),
         Source::Ups(pb::UpsSource {
             ups: "ups".to_owned(),
             address: "127.0.0.1:3493".to_owned(),
@@ -70,7 +98,10 @@ fn sources() -> Vec<Source> {
 /// Calls.
 #[must_use]
 pub fn calls() -> Vec<Vec<u8>> {
-    sources().into_iter().map(|source| pb::FollowSource { source: Some(source) }.encode_to_vec()).collect()
+    sources()
+        .into_iter()
+        .map(|source| pb::FollowSource { source: Some(source), forecast: "signal".to_owned() }.encode_to_vec())
+        .collect()
 }
 
 /// Settings: fresh ones, and one for each kind of source.
@@ -80,8 +111,9 @@ pub fn all_settings() -> Vec<Vec<u8>> {
     let mut all = vec![serde_json::to_vec_pretty(&settings)];
     settings.forced = Some(Override::Fraction(0.5));
     settings.fallback_watts = Some(100.0);
+    settings.forecast = "/tomorrow.csv".to_owned();
     for source in sources() {
-        settings.feed = Feed::from_call(pb::FollowSource { source: Some(source) }, 7).ok();
+        settings.feed = Feed::from_call(pb::FollowSource { source: Some(source), ..Default::default() }, 7).ok();
         all.push(serde_json::to_vec_pretty(&settings));
     }
     all.into_iter().map(|json| json.expect("settings are JSON")).collect()

@@ -10,6 +10,7 @@ use ebb_power::{ChainShape, DatasetChain, Hardware, PowerPlan};
 use ebb_types::{DatasetId, NodeId, Result};
 use ebb_wire::pb;
 
+use crate::forecast::Foreseen;
 use crate::settings::Settings;
 
 /// The cluster as the manager last learned it.
@@ -50,7 +51,8 @@ impl Known {
         (&self.hardware, &self.circle, &self.chains, &self.holdings, &self.silent, &self.loads)
     }
 
-    pub fn core(&self) -> Cluster<'_> {
+    /// The cluster with the coming supply, in the core's terms.
+    pub fn core<'a>(&'a self, foreseen: Option<&'a Foreseen>) -> Cluster<'a> {
         Cluster {
             hardware: &self.hardware,
             circle: &self.circle,
@@ -59,7 +61,7 @@ impl Known {
             dead: &self.silent.all,
             late: &self.silent.late,
             popularity: &self.loads,
-            expected: Expected::default(),
+            expected: foreseen.map_or(Expected::default(), Foreseen::expected),
         }
     }
 

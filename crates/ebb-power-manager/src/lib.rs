@@ -11,13 +11,14 @@
 //! They are separate processes, so the manager may be killed and restarted at any time. Meanwhile the nodes follow the
 //! last plan, because the power client has it and never sleeps.
 //!
-//! Reading order: [`settings`], [`feed`], `books.rs` (the energy account on disk), [`known`], [`manager`], `status.rs`,
+//! Reading order: [`settings`], [`feed`], [`forecast`], `books.rs` (the energy account on disk), [`known`], [`manager`], `status.rs`,
 //! [`client`].
 #![forbid(unsafe_code)]
 
 mod books;
 pub mod client;
 pub mod feed;
+pub mod forecast;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod known;

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 
 use crate::books::{self, Kept};
 use crate::feed::{Feed, Reader};
+use crate::forecast::{Forecaster, Foreseen, Present};
 use crate::known::{self, Known, Silent};
 use crate::settings::{Override, Settings};
 use crate::status;
@@ -28,6 +29,8 @@ const TICK: Duration = Duration::from_millis(100);
 const LEARN: Duration = Duration::from_secs(5);
 /// How often it is asked which nodes are silent: their copies need other nodes to be on.
 const WATCH: Duration = Duration::from_millis(500);
+/// How often a forecast is made, unless the supply changes.
+const FORESEE: Duration = Duration::from_secs(1);
 /// Plans that a lost history may have had beyond those of the log: one a minute for two weeks. Up to as many more are
 /// passed over by chance, so that two masters that begin from one copy give different versions.
 const LOST_PLANS: u64 = 20_000;
@@ -66,6 +69,8 @@ pub(crate) struct State {
     /// When names of files were looked for last.
     named: Option<Moment>,
     pub held_back: Option<ebb_types::Error>,
+    /// The coming supply, by the last reading and the forecast that the operator wants. None: nothing is known yet.
+    pub foreseen: Option<Foreseen>,
 }
 
 /// The state that a core leaves to the next one.
@@ -92,6 +97,8 @@ pub struct PowerManager {
     pub(crate) state: Mutex<State>,
     /// Where the supply is read from; none: from nowhere.
     reader: tokio::sync::Mutex<Option<Reader>>,
+    /// Makes the forecast. Ordering: locked before the reader.
+    forecaster: tokio::sync::Mutex<Forecaster>,
     /// Operators' changes one after the other, and none while a plan is on its way into the log.
     changing: tokio::sync::Mutex<()>,
 }
@@ -102,6 +109,7 @@ pub async fn run(runtime: Runtime, listener: Listener, identity: Identity, optio
     let connector = Connector::new(runtime.clone(), identity.clone(), counters.clone());
     let settings = Settings::read_or(&runtime, &options.dir, options.fresh.clone()).await?;
     let reader = settings.feed.as_ref().map(|feed| feed.open(&runtime)).transpose()?;
+    let forecaster = Forecaster::new(settings.forecast()?);
     let kept = books::read(&runtime, &options.dir).await;
     let state = State {
         settings,
@@ -112,6 +120,7 @@ pub async fn run(runtime: Runtime, listener: Listener, identity: Identity, optio
         meter: Meter::default(),
         named: None,
         held_back: None,
+        foreseen: None,
     };
     let manager = Arc::new(PowerManager {
         started: runtime.now(),
@@ -120,6 +129,7 @@ pub async fn run(runtime: Runtime, listener: Listener, identity: Identity, optio
         connector,
         state: Mutex::new(state),
         reader: tokio::sync::Mutex::new(reader),
+        forecaster: tokio::sync::Mutex::new(forecaster),
         changing: tokio::sync::Mutex::default(),
     });
     let managing = runtime.spawn("power-manager", manage(Arc::clone(&manager)));
@@ -130,6 +140,7 @@ pub async fn run(runtime: Runtime, listener: Listener, identity: Identity, optio
 
 async fn manage(manager: Arc<PowerManager>) {
     let (mut looked, mut watched): (Option<Moment>, Option<Moment>) = (None, None);
+    let mut foreseen: Option<(Moment, Supply)> = None;
     loop {
         let now = manager.runtime.now();
         if looked.is_none_or(|looked| now.since(looked) >= LEARN) {
@@ -148,6 +159,11 @@ async fn manage(manager: Arc<PowerManager>) {
         }
         manager.ask_power_client().await;
         manager.read_supply().await;
+        let supply = manager.supply();
+        if foreseen.is_none_or(|(at, of)| now.since(at) >= FORESEE || Some(of) != supply) {
+            manager.foresee().await;
+            foreseen = supply.map(|supply| (now, supply));
+        }
         match manager.tick().await {
             Ok(spoken_of) if manager.is_naming_due(&spoken_of) => {
                 let manager = Arc::clone(&manager);
@@ -302,6 +318,30 @@ impl PowerManager {
         }
     }
 
+    /// The supply that counts now, once the cluster is known.
+    fn supply(&self) -> Option<Supply> {
+        let now = self.now();
+        self.state.lock().core.as_ref().map(|core| core.sample(now).supply)
+    }
+
+    /// Makes the forecast from the last reading on.
+    async fn foresee(&self) {
+        let mut forecaster = self.forecaster.lock().await;
+        forecaster.refresh(&self.runtime).await;
+        let reader = self.reader.lock().await;
+        let (now, mut state) = (self.now(), self.state.lock());
+        let state = &mut *state;
+        if let (Some(core), Some(known)) = (&state.core, &state.known) {
+            let present = Present {
+                wall_ms: now.wall_ms,
+                sample: core.sample(now),
+                hardware: &known.hardware,
+                plausible_watts: state.settings.trust(known.hardware.full_watts()).most_watts,
+            };
+            state.foreseen = Some(forecaster.forecast(&present, reader.as_ref()));
+        }
+    }
+
     /// Counts the nodes' energy, decides, and publishes the decision. Returns the holdings that its sentences speak of.
     async fn tick(&self) -> Result<Vec<Holding>> {
         let _changing = self.changing.lock().await;
@@ -345,7 +385,7 @@ impl PowerManager {
         let mut state = self.state.lock();
         let state = &mut *state;
         if let (Some(core), Some(known)) = (&mut state.core, &state.known) {
-            core.count(now, &known.core(), &seen(&state.seen));
+            core.count(now, &known.core(state.foreseen.as_ref()), &seen(&state.seen));
         }
     }
 
@@ -353,7 +393,7 @@ impl PowerManager {
     fn decide(&self, now: Now) -> Result<Option<Decision>> {
         let state = self.state.lock();
         let (Some(core), Some(known)) = (&state.core, &state.known) else { return Ok(None) };
-        core.decide(now, &known.core()).map(Some)
+        core.decide(now, &known.core(state.foreseen.as_ref())).map(Some)
     }
 
     /// Makes a change of settings durable, then does it.
@@ -386,16 +426,25 @@ impl PowerManager {
     }
 
     async fn follow(&self, call: pb::FollowSource) -> Result<()> {
+        let named = (!call.forecast.is_empty()).then(|| call.forecast.parse()).transpose()?;
         let feed = Feed::from_call(call, self.now().wall_ms)?;
         let mut reader = feed.open(&self.runtime)?;
-        // An operator who names a source wants an error at once if no server answers there.
-        reader.read(&self.runtime, self.most_watts().unwrap_or(f64::MAX)).await?;
+        reader.try_once(&self.runtime).await?;
+        let mut forecaster = named.map(Forecaster::new);
+        if let Some(forecaster) = &mut forecaster {
+            forecaster.try_once(&self.runtime).await?;
+        }
+        let forecast = forecaster.as_ref().map(|forecaster| forecaster.kind().to_string());
         let _changing = self.changing.lock().await;
         let changed = self.change(|settings| {
             (settings.feed, settings.forced) = (Some(feed), None);
+            settings.forecast = forecast.unwrap_or_else(|| settings.forecast.clone());
             Ok(())
         });
         changed.await?;
+        if let Some(forecaster) = forecaster {
+            *self.forecaster.lock().await = forecaster;
+        }
         *self.reader.lock().await = Some(reader);
         Ok(())
     }
@@ -407,7 +456,7 @@ impl PowerManager {
                 err!(Unavailable, "the power manager does not know the cluster yet: ask again in a moment").into()
             );
         };
-        core.check_policy(now, &known.core(), wanted)
+        core.check_policy(now, &known.core(state.foreseen.as_ref()), wanted)
     }
 
     async fn set_policy(&self, call: pb::SetPolicy) -> Result<()> {

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ebb_power::manager::Settings as CoreSettings;
-use ebb_power::signal::check_supply;
 use ebb_power::signal::source::Trust;
+use ebb_power::signal::{ForecastKind, check_supply};
 use ebb_power::{Battery, NodePower, PolicyKind, Rotational, Supply, Timing};
 use ebb_runtime::Runtime;
 use ebb_types::{Error, ErrorKind, Result, bail, err};
@@ -38,6 +38,10 @@ pub struct Settings {
     pub forced: Option<Override>,
     /// Where the supply is read from; none: from nowhere, there is all that the nodes can draw.
     pub feed: Option<Feed>,
+    /// What the coming supply is computed from: see [`ForecastKind`]. Left out while it is the usual one, so that an
+    /// earlier release can read the file.
+    #[serde(default = "usual_forecast", skip_serializing_if = "is_usual_forecast")]
+    pub forecast: String,
     /// Assumed when the source is silent or lies, for the whole cluster; none: half of the nodes' draw.
     pub fallback_watts: Option<f64>,
     /// Power that switches and always-on nodes draw.
@@ -83,6 +87,7 @@ impl Settings {
             force: false,
             forced: None,
             feed: None,
+            forecast: usual_forecast(),
             fallback_watts: None,
             base_watts: 40.0,
             active_watts: reference.active_watts,
@@ -95,6 +100,7 @@ impl Settings {
     /// Refuses settings that are not valid.
     pub fn check(&self) -> Result<()> {
         self.policy()?;
+        self.forecast()?;
         if !(100..=86_400_000).contains(&self.interval_ms) {
             bail!(Invalid, "a blink interval of {} ms: between 100 ms and a day", self.interval_ms);
         }
@@ -121,6 +127,11 @@ impl Settings {
     /// The policy.
     pub fn policy(&self) -> Result<PolicyKind> {
         self.policy.parse()
+    }
+
+    /// What the coming supply is computed from.
+    pub fn forecast(&self) -> Result<ForecastKind> {
+        self.forecast.parse()
     }
 
     /// Each node.
@@ -210,6 +221,14 @@ impl Settings {
     }
 }
 
+fn usual_forecast() -> String {
+    ForecastKind::default().to_string()
+}
+
+fn is_usual_forecast(forecast: &str) -> bool {
+    forecast == usual_forecast()
+}
+
 /// Makes version 2 of version 1.
 fn upgrade(value: &mut Value) {
     let Some(fields) = value.as_object_mut() else { return };
@@ -236,6 +255,8 @@ mod tests {
     fn settings_are_read_as_written() {
         let mut settings = fresh();
         settings.forced = Some(Override::Watts(80.0));
+        assert!(!serde_json::to_string(&settings).unwrap().contains("forecast"), "an earlier release reads it");
+        settings.forecast = "/etc/ebb/tomorrow.csv".to_owned();
         let bytes = serde_json::to_vec(&settings).unwrap();
         assert_eq!(Settings::decode(&bytes).unwrap(), settings);
     }
@@ -271,6 +292,7 @@ mod tests {
         assert!(wrong("base_watts", (-2.0).into()).to_string().contains("base_watts"));
         assert!(wrong("battery_s", (-2.0).into()).to_string().contains("battery"));
         assert!(wrong("fallback_watts", (-1.0).into()).to_string().contains("fallback_watts"));
+        assert!(wrong("forecast", "".into()).to_string().contains("persistence, signal"));
         assert_eq!(wrong("unheard_of", 1.into()).kind(), ErrorKind::Corrupt);
     }
 }

@@ -1,5 +1,7 @@
 //! The answer to `ebb power status`.
 
+use std::time::Duration;
+
 use ebb_power::signal::Origin;
 use ebb_power::{Duty, NodeState};
 use ebb_types::{NodeId, Result, bail};
@@ -7,6 +9,10 @@ use ebb_wire::pb;
 
 use crate::feed::Feed;
 use crate::manager::PowerManager;
+
+/// Steps of the forecast that are shown.
+const STEP: Duration = Duration::from_secs(60);
+const STEPS: usize = 60;
 
 /// A state as the power client reports it; none if it does not know.
 pub(crate) const fn state(powered: pb::PoweredState) -> Option<NodeState> {
@@ -59,6 +65,7 @@ pub(crate) fn status(manager: &PowerManager) -> Result<pb::PowerStatusReply> {
         Origin::Source => state.settings.feed.as_ref().map_or_else(|| "no source: full power".to_owned(), Feed::name),
         Origin::Fallback(doubt) => format!("fallback: {doubt}"),
     };
+    let foreseen = state.foreseen.as_ref();
     Ok(pb::PowerStatusReply {
         policy: core.settings().policy.name().to_owned(),
         plan_version: core.plans().version().raw(),
@@ -74,6 +81,8 @@ pub(crate) fn status(manager: &PowerManager) -> Result<pb::PowerStatusReply> {
         base_watts: hardware.base_watts(),
         served_bytes: account.served_bytes,
         away: known.away.clone(),
+        forecast: foreseen.map_or_else(String::new, |foreseen| foreseen.origin.clone()),
+        forecast_watts: foreseen.map_or_else(Vec::new, |foreseen| foreseen.forecast.watts_per_step(STEP, STEPS)),
         nodes,
     })
 }

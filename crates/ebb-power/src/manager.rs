@@ -17,9 +17,10 @@ use crate::chain::DatasetChain;
 use crate::hardware::{Hardware, Supply, millis};
 use crate::plan::timetable::Timetable;
 use crate::plan::{EXAMPLE_MAX, OutOfReach, PowerPlan};
-use crate::policy::reservoir::{FORECAST_STEP_S, reserve_joules, steady};
+use crate::policy::reservoir::{FORECAST_STEP, STEPS, reserve_joules, steady};
 use crate::policy::{Ask, PolicyKind, Rotational, Timing};
 use crate::reach::{Force, Holding, admit, at_stake, newly_at_stake, spoken_of};
+use crate::signal::Forecast;
 use crate::signal::source::{Doubt, Origin, Reading, Sample, Source};
 
 mod memo;
@@ -77,20 +78,21 @@ pub struct Cluster<'a> {
     pub expected: Expected<'a>,
 }
 
-/// A forecast of the supply.
+/// The supply that is expected.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Expected<'a> {
-    /// Beginning of the first minute, in milliseconds since the Unix epoch.
+    /// Beginning of the forecast, in milliseconds since the Unix epoch.
     pub from_ms: u64,
-    /// Watts for the whole cluster in each minute. Empty: nothing is known.
-    pub watts: &'a [f64],
+    /// Watts for the whole cluster. `None`: nothing is known.
+    pub forecast: Option<&'a Forecast>,
 }
 
 impl Expected<'_> {
     /// Watts for the nodes in each minute from a moment on.
     fn nodes_watts(&self, hardware: &Hardware, at_ms: u64) -> Vec<f64> {
-        let over = (at_ms.saturating_sub(self.from_ms) as f64 / 1000.0 / FORECAST_STEP_S) as usize;
-        self.watts.iter().skip(over).map(|watts| hardware.nodes_watts(Supply::Watts(*watts))).collect()
+        let later = Duration::from_millis(at_ms.saturating_sub(self.from_ms));
+        let watts = self.forecast.map(|forecast| forecast.after(later).watts_per_step(FORECAST_STEP, STEPS));
+        watts.into_iter().flatten().map(|watts| hardware.nodes_watts(Supply::Watts(watts))).collect()
     }
 }
 

@@ -1,6 +1,7 @@
-//! Available power over time: signals that can be computed ahead, and sources that give readings.
+//! Available power over time: signals that can be computed ahead, sources that give readings, and forecasts.
 //!
-//! A [`Signal`] is a function of time. A [`source::Source`] stands between a signal or a meter and the policy: an
+//! A [`Signal`] is a function of time. An [`openadr::Calendar`] has the events of a grid operator, which end and begin at
+//! known times. A [`Forecast`] is the power from now on, as far as it is known. A [`source::Source`] stands between a signal or a meter and the policy: an
 //! operator's override has precedence, and silence or an impossible reading leads to `fallback_watts`.
 
 use std::time::Duration;
@@ -9,13 +10,23 @@ use ebb_types::{Result, bail};
 
 use crate::hardware::Supply;
 
+pub mod budget;
+pub mod carbon;
+pub mod forecast;
 pub mod headroom;
+pub mod iso8601;
 pub mod nut;
+pub mod openadr;
+pub mod prediction;
 pub mod price;
 pub mod source;
 pub mod trace;
 pub mod ups;
 
+pub use budget::Budget;
+pub use carbon::CarbonBudget;
+pub use forecast::{Forecast, ForecastKind};
+pub use prediction::Prediction;
 pub use price::Tariff;
 pub use source::{Doubt, Origin, Sample, Source};
 pub use trace::{End, Quantity, Trace};
@@ -41,6 +52,8 @@ pub enum Signal {
     Price(Tariff, End),
     /// The part of a capacity that a foreground load leaves.
     Headroom(headroom::Headroom, End),
+    /// The power that a mass of CO2 per hour allows at changing carbon intensities.
+    Carbon(CarbonBudget, End),
 }
 
 impl Signal {
@@ -72,6 +85,7 @@ impl Signal {
             Self::Trace(trace, end) => trace.supply_at(seconds, *end),
             Self::Price(tariff, end) => Supply::Watts(tariff.watts_at(seconds, *end)),
             Self::Headroom(headroom, end) => Supply::Watts(headroom.watts_at(seconds, *end)),
+            Self::Carbon(budget, end) => Supply::Watts(budget.watts_at(seconds, *end)),
         }
     }
 
@@ -91,6 +105,7 @@ impl Signal {
             Self::Trace(trace, end) => of_trace(trace, *end),
             Self::Price(tariff, end) => of_trace(tariff.prices(), *end),
             Self::Headroom(headroom, end) => of_trace(headroom.foreground(), *end),
+            Self::Carbon(budget, end) => of_trace(budget.intensities(), *end),
         }
     }
 }

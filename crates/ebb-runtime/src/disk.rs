@@ -38,10 +38,12 @@ pub fn transfer_buffer(len: usize) -> BytesMut {
     buffer
 }
 
-/// How a file is opened. Always for reading and writing.
+/// How a file is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpenMode {
-    /// It must exist.
+    /// It must exist, and is only read: it may belong to others. Changes of it fail.
+    ReadOnly,
+    /// It must exist. As in the next two, it is read and written.
     Existing,
     /// It is made if it does not exist.
     Create,

@@ -110,7 +110,21 @@ pub const EXAMPLES: &[Examples] = &[
             ("ebb power set --release", "the power source decides again"),
         ],
     ),
-    ("power follow", &[("ebb power follow solar.csv --compress 60", "a trace, an hour in a minute")]),
+    (
+        "power follow",
+        &[
+            ("ebb power follow solar.csv --compress 60 --forecast signal", "a trace, an hour in a minute, known ahead"),
+            ("ebb power follow grid.csv --grams-per-hour 50", "what 50 g of CO2 an hour allow, by a trace in g/kWh"),
+            (
+                "ebb power follow --carbon https://api.carbonintensity.org.uk/intensity --grams-per-hour 50",
+                "the same by a service",
+            ),
+            (
+                "ebb power follow --openadr https://vtn.example.org/openadr3/3.1.0 --client-id ebb --client-secret-file /etc/ebb/vtn",
+                "events of a grid operator",
+            ),
+        ],
+    ),
     ("power policy", &[("ebb power policy tide", "change the policy")]),
     ("power status", &[("ebb power status --follow", "nodes that are awake, watts beside the budget")]),
     ("node list", &[("ebb node list --why", "nodes, and what their copies wait for")]),

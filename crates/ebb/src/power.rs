@@ -10,7 +10,7 @@ use ebb_wire::pb;
 
 use follow::FollowArgs;
 
-mod follow;
+pub mod follow;
 pub mod status;
 
 #[derive(Debug, Subcommand)]
@@ -19,7 +19,8 @@ pub enum PowerCommand {
     ///
     /// This override lasts until `--release` or `ebb power follow`.
     Set(SetArgs),
-    /// Read the supply from a trace, prices, the draw of other loads, an oscillation or a UPS.
+    /// Read the supply from a trace, prices, carbon intensities, OpenADR events, the draw of other loads, an oscillation
+    /// or a UPS.
     ///
     /// The new source counts at once, and an override by `ebb power set` ends.
     Follow(FollowArgs),

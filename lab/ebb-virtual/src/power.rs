@@ -429,7 +429,7 @@ impl PowerCluster {
             compress: 1.0,
             ..pb::TraceSource::default()
         };
-        let call = pb::FollowSource { source: Some(pb::follow_source::Source::Trace(trace)) };
+        let call = pb::FollowSource { source: Some(pb::follow_source::Source::Trace(trace)), ..Default::default() };
         self.ask(&self.manager_address(), &call).await.map(drop)
     }
 

@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(found(&wanted(&[1, 2], 2)), [1]);
         assert_eq!(found(&wanted(&[1, 2, 3], 2)), [1, 3], "two of three nodes, of many sets that are told as one");
         assert_eq!(found(&wanted(&[1], 1)), [2]);
-        assert_eq!(found(&wanted(&[1, 4], 1)), [], "what lies on node 1 is told by itself");
-        assert_eq!(found(&wanted(&[4], 1)), []);
+        assert!(found(&wanted(&[1, 4], 1)).is_empty(), "what lies on node 1 is told by itself");
+        assert!(found(&wanted(&[4], 1)).is_empty());
     }
 }

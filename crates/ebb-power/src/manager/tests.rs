@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::chain::ChainShape;
 use crate::hardware::NodePower;
+use crate::signal::forecast::Step;
 use crate::signal::source::Trust;
 
 const INTERVAL: u64 = 60_000;
@@ -18,7 +19,7 @@ struct Bench {
     dead: BTreeSet<NodeId>,
     late: BTreeSet<NodeId>,
     popularity: BTreeMap<NodeId, f64>,
-    expected: Vec<f64>,
+    expected: Option<Forecast>,
     manager: Manager,
     wall_ms: u64,
 }
@@ -49,7 +50,7 @@ impl Bench {
             dead,
             late,
             popularity,
-            expected: Vec::new(),
+            expected: None,
             manager,
             wall_ms: 10 * INTERVAL + 17,
         }
@@ -68,7 +69,7 @@ impl Bench {
             dead: &self.dead,
             late: &self.late,
             popularity: &self.popularity,
-            expected: Expected { from_ms: self.wall_ms, watts: &self.expected },
+            expected: Expected { from_ms: self.wall_ms, forecast: self.expected.as_ref() },
         };
         let now = Now { moment: Duration::from_millis(self.wall_ms), wall_ms: self.wall_ms };
         act(&mut self.manager, now, &cluster)
@@ -211,11 +212,11 @@ fn migration_waits_until_data_have_moved_while_there_is_power() {
     bench.wall_ms += 1;
     let shown = bench.with(|manager, now, cluster| manager.check_policy(now, cluster, MIGRATION));
     shown.expect("eight nodes hold everything");
-    bench.expected = vec![265.0 - 48.0; 60];
+    bench.expected = Some(Forecast::persistence(265.0 - 48.0));
     bench.read(265.0 - 48.0);
     let refused = bench.with(|manager, now, cluster| manager.check_policy(now, cluster, MIGRATION));
     assert!(refused.unwrap_err().error.to_string().contains("/data/late"));
-    bench.expected = vec![265.0; 60];
+    bench.expected = Some(Forecast::persistence(265.0));
     // The supply is back, but an operator sets less. The plan in force can be powered, so data are moved first.
     bench.read(265.0);
     bench.tick();
@@ -292,7 +293,8 @@ proptest! {
         let mut battery = Battery::full(225.0, battery_s);
         battery.charge_joules *= filled;
         let mut bench = Bench::new(policy, battery);
-        bench.expected = forecast;
+        let step = |watts| Step { lasts: Duration::from_secs(60), watts };
+        bench.expected = Forecast::from_steps(forecast.into_iter().map(step).collect()).ok();
         bench.read(265.0);
         for (share, ms) in jumps {
             // Without a supply the sleeping nodes empty the battery at last.

@@ -13,14 +13,18 @@
 //! A reserve is never planned with. It lets all nodes go to sleep in order when the supply ends at once. Without a
 //! battery the level is the supply.
 
+use std::time::Duration;
+
 use ebb_types::NodeId;
 
 use super::Ask;
 use crate::battery::Battery;
 use crate::hardware::{Hardware, Supply, millis};
 
-/// Time of each value of a forecast, in seconds.
-pub const FORECAST_STEP_S: f64 = 60.0;
+/// Time of each value of a forecast.
+pub const FORECAST_STEP: Duration = Duration::from_secs(60);
+/// Steps of a forecast: an hour.
+pub const STEPS: usize = 60;
 /// Length of a lull that the charge should last for, if there is no forecast.
 const LULL_S: f64 = 900.0;
 /// Time in which a charge that is too low or too high is made good, if there is no forecast.
@@ -28,13 +32,10 @@ const REPAY_S: f64 = 300.0;
 /// Longest time from a change of the supply to the reading that shows it.
 const READING_MS: u64 = 100;
 
-/// Steps of the forecast of a steady supply: an hour.
-const STEADY_STEPS: usize = 60;
-
 /// The forecast of a supply that stays.
 #[must_use]
 pub fn steady(nodes_watts: f64) -> Vec<f64> {
-    vec![nodes_watts; STEADY_STEPS]
+    vec![nodes_watts; STEPS]
 }
 
 /// Joules that let all nodes go to sleep in order without any supply: the time to notice and to publish, and twice the
@@ -100,8 +101,8 @@ fn tightest(battery: &Battery, bounds: Bounds, forecast: &[f64]) -> f64 {
     let mut energy = battery.charge_joules;
     let mut seconds = 0.0;
     for watts in forecast {
-        energy += watts * FORECAST_STEP_S;
-        seconds += FORECAST_STEP_S;
+        energy += watts * FORECAST_STEP.as_secs_f64();
+        seconds += FORECAST_STEP.as_secs_f64();
         let most = (energy - reserve) / seconds;
         let least = ((energy - battery.capacity_joules) / seconds).min(full);
         // A lull binds: all energy until its end is spread evenly.

@@ -1,28 +1,23 @@
 //! A sum of money an hour at changing prices (BlinkFS, Sec. 1 and 5).
 
-use ebb_types::{Result, bail};
+use ebb_types::Result;
 
+use super::budget::Budget;
 use super::trace::{End, Quantity, Trace};
 
 /// A budget, and the prices of power.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tariff {
-    per_hour: f64,
+    budget: Budget,
     prices: Trace,
-    cap_watts: f64,
 }
 
 impl Tariff {
     /// A budget of `per_hour` in the unit of the prices, which are per kilowatt-hour. No more than `cap_watts` are
     /// bought, which is the highest draw of the whole cluster.
     pub fn new(per_hour: f64, prices: Trace, cap_watts: f64) -> Result<Self> {
-        if !(per_hour.is_finite() && per_hour > 0.0) {
-            bail!(Invalid, "a budget of {per_hour} an hour buys nothing; give one above 0");
-        }
-        if !(cap_watts.is_finite() && cap_watts > 0.0) {
-            bail!(Invalid, "a cluster that draws {cap_watts} W at most has nothing to buy");
-        }
-        Ok(Self { per_hour, prices: prices.expect("the price trace", &[Quantity::Price])?, cap_watts })
+        let budget = Budget::new(per_hour, cap_watts)?;
+        Ok(Self { budget, prices: prices.expect("the price trace", &[Quantity::Price])? })
     }
 
     /// The prices.
@@ -34,7 +29,7 @@ impl Tariff {
     /// Watts that the budget buys at a price.
     #[must_use]
     pub fn watts_for(&self, price: f64) -> f64 {
-        (self.per_hour / price * 1000.0).min(self.cap_watts)
+        self.budget.watts_for(price)
     }
 
     /// Watts that it buys at a time.

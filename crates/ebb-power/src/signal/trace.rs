@@ -13,10 +13,12 @@ pub enum Quantity {
     Fraction,
     /// Price of a kilowatt-hour.
     Price,
+    /// Grams of CO2 for each kilowatt-hour.
+    Carbon,
 }
 
 impl Quantity {
-    const ALL: [Self; 3] = [Self::Watts, Self::Fraction, Self::Price];
+    const ALL: [Self; 4] = [Self::Watts, Self::Fraction, Self::Price, Self::Carbon];
 
     /// Name of its column.
     #[must_use]
@@ -25,6 +27,7 @@ impl Quantity {
             Self::Watts => "watts",
             Self::Fraction => "fraction",
             Self::Price => "price",
+            Self::Carbon => "carbon",
         }
     }
 }
@@ -43,7 +46,7 @@ pub enum End {
 pub struct Point {
     /// Seconds since the first line.
     pub at_s: f64,
-    /// Watts, share or price.
+    /// Watts, share, price or carbon intensity.
     pub value: f64,
     /// Price of a kilowatt-hour, in traces of watts or shares that have a third column `price`.
     pub price: Option<f64>,
@@ -71,19 +74,24 @@ const LONE_LINE_S: f64 = 300.0;
 const FRACTION_MAX: f64 = 10.0;
 
 impl Trace {
-    /// Reads CSV with a header `seconds,watts`, `seconds,fraction` or `seconds,price`, and, after watts or shares, a
-    /// third column `price` if there are prices. `seconds` is the time since any beginning, rising from line to line;
+    /// Reads CSV with a header `seconds,watts`, `seconds,fraction`, `seconds,price` or `seconds,carbon`, and, after
+    /// watts or shares, a third column `price` if there are prices. `seconds` is the time since any beginning, rising from line to line;
     /// lines that begin with `#` are comments.
     ///
     /// `Invalid`, with name and line, for a field that is no number, below 0 or empty, for times out of order, and for
     /// a missing line among lines at equal distances.
     pub fn parse(name: &str, text: &str) -> Result<Self> {
+        Self::parse_timed(name, text, "seconds").map(|(_, trace)| trace)
+    }
+
+    /// The same with another name of the first column, for times on a clock. Returns the first of them too, in seconds.
+    pub(super) fn parse_timed(name: &str, text: &str, clock: &'static str) -> Result<(f64, Self)> {
         let mut quantity = None;
         let mut lines: Vec<(usize, Point)> = Vec::new();
         let text = text.trim_start_matches('\u{feff}');
         let has_content = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
         for (number, line) in text.lines().enumerate().filter(|(_, line)| has_content(line)) {
-            let at = At { name, line: number + 1 };
+            let at = At { name, line: number + 1, clock };
             let fields: Vec<&str> = line.split(',').map(str::trim).collect();
             let Some((quantity, columns)) = quantity else {
                 quantity = Some(at.header(&fields)?);
@@ -95,12 +103,12 @@ impl Trace {
             lines.push((number + 1, at.point(&fields, columns, quantity)?));
         }
         let Some((quantity, _)) = quantity.filter(|_| !lines.is_empty()) else {
-            bail!(Invalid, "{name} is no trace: it needs a header such as seconds,watts and at least one line");
+            bail!(Invalid, "{name} is no trace: it needs a header such as {clock},watts and at least one line");
         };
         check_times(name, &lines)?;
         let first = lines[0].1.at_s;
         let points = lines.into_iter().map(|(_, point)| Point { at_s: point.at_s - first, ..point });
-        Ok(Self::close(quantity, points.collect()))
+        Ok((first, Self::close(quantity, points.collect())))
     }
 
     /// Makes a trace of stretches: (seconds, value).
@@ -199,7 +207,7 @@ impl Trace {
         match self.quantity {
             Quantity::Watts => Supply::Watts(value),
             Quantity::Fraction => Supply::Fraction(value),
-            Quantity::Price => Supply::Watts(0.0),
+            Quantity::Price | Quantity::Carbon => Supply::Watts(0.0),
         }
     }
 
@@ -223,6 +231,8 @@ impl Trace {
 struct At<'a> {
     name: &'a str,
     line: usize,
+    /// Name of the first column.
+    clock: &'static str,
 }
 
 impl std::fmt::Display for At<'_> {
@@ -236,14 +246,15 @@ impl At<'_> {
     fn header(self, fields: &[&str]) -> Result<(Quantity, usize)> {
         let known = |column: &str| Quantity::ALL.into_iter().find(|quantity| quantity.column() == column);
         let quantity = match fields {
-            ["seconds", column] => known(column),
-            ["seconds", column @ ("watts" | "fraction"), "price"] => known(column),
+            [clock, column] if *clock == self.clock => known(column),
+            [clock, column @ ("watts" | "fraction"), "price"] if *clock == self.clock => known(column),
             _ => None,
         };
         let quantity = quantity.ok_or_else(|| {
             err!(
                 Invalid,
-                "{self}: the first line must be seconds,watts or seconds,fraction or seconds,price, and is {:?}",
+                "{self}: the first line must be {0},watts or {0},fraction or {0},price or {0},carbon, and is {1:?}",
+                self.clock,
                 fields.join(",")
             )
         })?;
@@ -254,7 +265,7 @@ impl At<'_> {
         if fields.len() != columns {
             bail!(Invalid, "{self}: {} fields where the header has {columns}", fields.len());
         }
-        let at_s = self.number(fields[0], "seconds")?;
+        let at_s = self.number(fields[0], self.clock)?;
         let value = self.number(fields[1], quantity.column())?;
         if quantity == Quantity::Fraction && value > FRACTION_MAX {
             bail!(Invalid, "{self}: a fraction of {value}: 1 is all nodes active, so write 0.5 for 50 %");
@@ -289,8 +300,7 @@ fn check_times(name: &str, lines: &[(usize, Point)]) -> Result<()> {
         if point.at_s <= before.at_s {
             bail!(
                 Invalid,
-                "{name}, line {line}: {} s after {} s; `seconds` is the time since the beginning and must rise from line to \
-                 line",
+                "{name}, line {line}: {} s after {} s; the first column is a time and must rise from line to line",
                 point.at_s,
                 before.at_s
             );
@@ -380,7 +390,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "(seconds,(watts|fraction|price)\n)?([0-9a,.\\-\n \"]{0,60})") {
+        fn any_text_is_read_or_refused(text in "(seconds,(watts|fraction|price|carbon)\n)?([0-9a,.\\-\n \"]{0,60})") {
             if let Ok(trace) = Trace::parse("t", &text) {
                 prop_assert!(trace.length_s() > 0.0);
                 prop_assert!((0..50).all(|at| trace.at(f64::from(at) * 7.3, End::Repeat).value >= 0.0));

@@ -103,6 +103,11 @@ async fn open_modes_are_kept(setup: Setup) {
     for mode in [OpenMode::Existing, OpenMode::Create] {
         assert_eq!(disk.open(&path, mode).await.unwrap().read_at(0, 9).await.unwrap(), &b"here"[..]);
     }
+    let read_only = disk.open(&path, OpenMode::ReadOnly).await.unwrap();
+    assert_eq!(read_only.read_at(0, 9).await.unwrap(), &b"here"[..]);
+    assert!(read_only.write_at(0, vec![Bytes::from_static(b"gone")]).await.is_err(), "it is open for reading");
+    let missing = disk.open(&setup.directory.join("missing"), OpenMode::ReadOnly).await;
+    assert_eq!(missing.unwrap_err().kind(), ErrorKind::NotFound);
     let below = path.join("below");
     assert!(disk.open(&below, OpenMode::Create).await.is_err(), "a file is no directory");
 }

@@ -31,12 +31,13 @@ fn on_path<'a, T: Send + 'static>(
 
 impl DiskBackend for RealDisk {
     fn open<'a>(&'a self, path: &'a Path, mode: OpenMode) -> Work<'a, Result<File>> {
-        let flags = OFlags::RDWR
-            | OFlags::CLOEXEC
+        let flags = OFlags::CLOEXEC
             | match mode {
-                OpenMode::Existing => OFlags::empty(),
-                OpenMode::Create => OFlags::CREATE,
-                OpenMode::CreateNew => OFlags::CREATE | OFlags::EXCL,
+                // A pipe without a writer would hold the thread for ever.
+                OpenMode::ReadOnly => OFlags::RDONLY | OFlags::NONBLOCK,
+                OpenMode::Existing => OFlags::RDWR,
+                OpenMode::Create => OFlags::RDWR | OFlags::CREATE,
+                OpenMode::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
             };
         Box::pin(async move {
             let descriptor = on_path("open", path, move |path| open(path, flags)).await?;

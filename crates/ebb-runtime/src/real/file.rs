@@ -238,6 +238,10 @@ fn is_direct(offset: u64, data: &[Bytes]) -> bool {
 /// Another open file description of the same file, by its descriptor: its name may have changed.
 fn reopen_direct(descriptor: BorrowedFd<'_>) -> Option<OwnedFd> {
     let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+    // A file that was opened for reading alone stays so.
+    if !rustix::fs::fcntl_getfl(descriptor).is_ok_and(|flags| flags.contains(OFlags::RDWR)) {
+        return None;
+    }
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::DIRECT;
     retry(|| rustix::fs::open(path.as_str(), flags, Mode::empty())).ok()
 }

@@ -88,7 +88,7 @@ fn to_json(status: &pb::PowerStatusReply) -> serde_json::Value {
         status.interval_ms as f64 / 1000.0, "source": status.source, "why": status.why, "held_back": status.held_back,
         "over_joules": status.over_joules, "battery_joules": status.battery_joules, "base_watts": status.base_watts,
         "served_bytes": status.served_bytes, "joules_per_gib": joules_per_gib(status),
-        "away": away_json(&status.away), "nodes": status.nodes.iter().map(node).collect::<Vec<_>>(),
+        "forecast": status.forecast, "forecast_watts": status.forecast_watts, "away": away_json(&status.away), "nodes": status.nodes.iter().map(node).collect::<Vec<_>>(),
     })
 }
 
@@ -125,6 +125,7 @@ fn lines(status: &pb::PowerStatusReply) -> Vec<String> {
     if let Some(joules) = joules_per_gib(status) {
         lines.push(format!("{joules:.0} J for each GiB served ({} so far)", human_bytes(status.served_bytes)));
     }
+    lines.extend(forecast_line(status));
     if !status.held_back.is_empty() {
         lines.push(format!("held back: {}", status.held_back));
     }
@@ -142,6 +143,22 @@ fn lines(status: &pb::PowerStatusReply) -> Vec<String> {
     lines.extend(table.lines());
     lines.extend(away_line(&status.away));
     lines
+}
+
+/// The coming supply in a line for people; none where it is the present one by the usual rule.
+fn forecast_line(status: &pb::PowerStatusReply) -> Option<String> {
+    let watts = &status.forecast_watts;
+    let [first, .., last] = watts.as_slice() else { return None };
+    let middle = watts[watts.len() / 2];
+    let is_usual = status.forecast == "persistence";
+    (!is_usual).then(|| {
+        format!(
+            "forecast ({}): {first:.1} W now, {middle:.1} W in {} min, {last:.1} W in {} min",
+            status.forecast,
+            watts.len() / 2,
+            watts.len()
+        )
+    })
 }
 
 /// Copies away from home, by home, as scripts read it.
@@ -177,6 +194,14 @@ mod tests {
         let mut status = pb::PowerStatusReply { joules: 300.0, ..Default::default() };
         assert!(to_json(&status)["joules_per_gib"].is_null());
         assert_eq!(lines(&status).len(), 3, "{:?}", lines(&status));
+        status.forecast_watts = (0..60).map(f64::from).collect();
+        status.forecast = "persistence".into();
+        assert_eq!(lines(&status).len(), 3);
+        status.forecast = "signal".into();
+        let line = "forecast (signal): 0.0 W now, 30.0 W in 30 min, 59.0 W in 60 min";
+        assert!(lines(&status).iter().any(|shown| shown == line), "{:?}", lines(&status));
+        assert_eq!(to_json(&status)["forecast_watts"][59], 59.0);
+        status.forecast_watts.clear();
         status.served_bytes = 512 << 20;
         assert_eq!(to_json(&status)["joules_per_gib"], 600.0);
         assert!(lines(&status)[2].starts_with("600 J for each GiB served"), "{:?}", lines(&status));

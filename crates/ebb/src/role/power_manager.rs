@@ -44,6 +44,10 @@ pub struct PowerFigures {
     /// nodes' draw, or as before].
     #[arg(long, requires = "policy")]
     pub fallback_watts: Option<f64>,
+    /// Forecast of the supply for the next hour: `persistence` (the last reading holds), `signal` (the source itself,
+    /// where it is known ahead) or a CSV file with the columns unix_seconds,watts [default: persistence, or as before].
+    #[arg(long, requires = "policy", value_parser = crate::power::follow::parse_forecast)]
+    pub forecast: Option<String>,
     /// Time in seconds for which the battery carries all nodes; 0 means no battery [default: 300, or as before].
     #[arg(long, requires = "policy")]
     pub battery_seconds: Option<f64>,
@@ -70,6 +74,7 @@ impl PowerFigures {
             ("--policy", self.policy.map(|policy| policy.to_string())),
             ("--interval", self.interval.map(span)),
             ("--fallback-watts", self.fallback_watts.map(watts)),
+            ("--forecast", self.forecast.clone()),
             ("--battery-seconds", self.battery_seconds.map(watts)),
             ("--transition", self.transition.map(span)),
             ("--active-watts", self.active_watts.map(watts)),
@@ -89,6 +94,9 @@ impl PowerFigures {
         let set = |field: &mut f64, value: Option<f64>| *field = value.unwrap_or(*field);
         settings.interval_ms = self.interval.map_or(settings.interval_ms, ms);
         settings.fallback_watts = self.fallback_watts.or(settings.fallback_watts);
+        if let Some(forecast) = &self.forecast {
+            settings.forecast.clone_from(forecast);
+        }
         settings.transition_ms = self.transition.map_or(settings.transition_ms, ms);
         set(&mut settings.battery_s, self.battery_seconds);
         set(&mut settings.active_watts, self.active_watts);

@@ -7,7 +7,7 @@ use ebb_power::plan::timetable::Timetable;
 use ebb_power::plan::{Duty, NodePlan, OutOfReach, PowerPlan};
 use ebb_power::signal::nut::Listing;
 use ebb_power::signal::ups::{UpsReading, UpsRule};
-use ebb_power::signal::{End, Trace};
+use ebb_power::signal::{End, Prediction, Trace};
 use ebb_power_drivers::fuzz as client;
 use ebb_power_manager::fuzz as manager;
 use ebb_types::{DatasetId, NodeId, PlanVersion};
@@ -86,6 +86,7 @@ pub(super) const TRACE: Target = Target {
             "seconds,watts,price\n0,5,0.1\n900,6,0.2\n",
             "seconds,fraction\n0,0.5\n30,0.2\n100,1\n105,0\n",
             "seconds,price\n0,4\n",
+            "seconds,carbon\n0,250\n1800,0\n",
         ]
         .map(|text| text.as_bytes().to_vec())
         .to_vec()
@@ -167,6 +168,47 @@ pub(super) const REDFISH: Target = Target {
     cases: 5_000,
     decode: client::redfish,
     samples: client::answers,
+    repair: nothing,
+};
+
+pub(super) const CARBON: Target = Target {
+    name: "power/carbon",
+    source: "a carbon service",
+    cap: JSON,
+    shape: Shape::Text,
+    cases: 5_000,
+    decode: client::carbon,
+    samples: client::intensities,
+    repair: nothing,
+};
+
+pub(super) const OPENADR: Target = Target {
+    name: "power/openadr",
+    source: "an OpenADR server",
+    cap: JSON,
+    shape: Shape::Text,
+    cases: 5_000,
+    decode: client::openadr,
+    samples: client::openadr_answers,
+    repair: nothing,
+};
+
+pub(super) const PREDICTION: Target = Target {
+    name: "power/prediction",
+    source: "an operator's CSV file",
+    cap: Cap { base: 16 << 10, times: 64 },
+    shape: Shape::Text,
+    cases: 5_000,
+    decode: |bytes| {
+        let Ok(prediction) = Prediction::parse("p.csv", &String::from_utf8_lossy(bytes)) else { return false };
+        for now_s in [0, 1_700_000_030, 1 << 40] {
+            let hour = std::time::Duration::from_secs(3_600);
+            let forecast = prediction.forecast(std::time::Duration::from_secs(now_s), 70.0, hour, 265.0);
+            assert!(forecast.steps().iter().all(|step| (0.0..=265.0).contains(&step.watts)), "{prediction:?}");
+        }
+        true
+    },
+    samples: || vec![b"# tomorrow\nunix_seconds,watts\n1700000000,100\n1700000060,40\n1700000120,70\n".to_vec()],
     repair: nothing,
 };
 

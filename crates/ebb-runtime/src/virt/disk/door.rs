@@ -57,7 +57,7 @@ impl DiskBackend for Door {
         self.on_names("open", &path.clone(), move |_, state| {
             let file = match (state.names.get(&path), mode) {
                 (Some(_), OpenMode::CreateNew) => bail!(Exists, "{} exists", path.display()),
-                (Some(_), _) | (None, OpenMode::Existing) => state.names.file(&path)?,
+                (Some(_), _) | (None, OpenMode::ReadOnly | OpenMode::Existing) => state.names.file(&path)?,
                 (None, OpenMode::Create | OpenMode::CreateNew) => {
                     state.names.directory_of(&path)?;
                     let number = state.number();
@@ -67,7 +67,9 @@ impl DiskBackend for Door {
                 }
             };
             state.inode(file).open_count += 1;
-            Ok(File::new(VirtualFile { disk: handle, life, file, path: path.as_path().into() }, &path))
+            let is_read_only = mode == OpenMode::ReadOnly;
+            let opened = VirtualFile { disk: handle, life, file, path: path.as_path().into(), is_read_only };
+            Ok(File::new(opened, &path))
         })
     }
 

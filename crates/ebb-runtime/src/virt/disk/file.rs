@@ -18,6 +18,7 @@ pub(super) struct VirtualFile {
     pub(super) life: u64,
     pub(super) file: InodeNumber,
     pub(super) path: Arc<Path>,
+    pub(super) is_read_only: bool,
 }
 
 impl VirtualFile {
@@ -63,6 +64,11 @@ impl VirtualFile {
         let (offset, len) = change.range();
         if let Err(error) = self.check_range(offset, len) {
             return Box::pin(async { Err(error) });
+        }
+        if self.is_read_only {
+            return Box::pin(
+                async move { Err(err!(Io, "cannot {kind} {}: it is open for reading", self.path.display())) },
+            );
         }
         let (file, path) = (self.file, self.path.clone());
         let latency = self.disk.options().write_latency;
