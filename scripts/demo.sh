@@ -90,6 +90,8 @@ say "input: $(find "$tree" -type f | wc -l) files, $tree_bytes bytes; and one fi
 
 mkdir -p "$work" "$mnt"
 "$ebb" cluster up --nodes $nodes --dead-after-ms 3000
+# Two nodes hold everything, and the others come in one by one: with less power later, nodes go off before any blinks.
+"$ebb" dataset set / --layout equal-work --primaries 2 >/dev/null
 "$ebb" mount "$mnt"
 "$ebb" cluster status
 

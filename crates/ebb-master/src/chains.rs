@@ -275,7 +275,11 @@ pub(crate) fn complete(shared: &Shared, mut request: pb::MetaRequest) -> Result<
                 complete_dataset(&shared.group.machine(), dataset)?;
             }
         }
-        Some(Op::SetDataset(set)) => check_set(&shared.group.machine(), set)?,
+        Some(Op::SetDataset(set)) => {
+            let machine = shared.group.machine();
+            check_set(&machine, set)?;
+            complete_placement(&machine, set)?;
+        }
         _ => {}
     }
     Ok(request)
@@ -320,6 +324,23 @@ fn complete_dataset(machine: &Machine, asked: &mut pb::Dataset) -> Result<()> {
     view(asked).map_err(|error| error.context(&asked.path))?;
     let mut chain = power_chain(asked, &order)?;
     chain.set_wanted(Some(asked.active).filter(|active| *active > 0))?;
+    Ok(())
+}
+
+/// Chooses the chain for another layout of a dataset.
+fn complete_placement(machine: &Machine, set: &mut pb::meta_op::SetDataset) -> Result<()> {
+    let Some(placement) = &mut set.placement else { return Ok(()) };
+    let Some(dataset) = machine.dataset(DatasetId::new(set.dataset)) else { return Ok(()) };
+    let mut asked = pb::Dataset {
+        layout: placement.layout.clone(),
+        primaries: placement.primaries,
+        gear_size: placement.gear_size,
+        replicas: set.replicas.unwrap_or(dataset.replicas),
+        active: set.active.unwrap_or(dataset.active),
+        ..dataset.clone()
+    };
+    complete_dataset(machine, &mut asked)?;
+    (placement.layout, placement.chain) = (asked.layout, asked.chain);
     Ok(())
 }
 

@@ -129,6 +129,31 @@ impl Datasets {
         self.insert(settings);
     }
 
+    /// Gives a dataset another layout. `NotEmpty` if it has a file or a directory: they keep the layout that they were
+    /// made with.
+    pub(crate) fn place(&self, settings: &mut pb::Dataset, placement: &pb::meta_op::Placement) -> Result<()> {
+        let Usage { inodes, .. } = self.usage(DatasetId::new(settings.id));
+        if inodes > 1 {
+            bail!(
+                NotEmpty,
+                "{} is not empty: files keep the layout that they were made with. Make another dataset with it",
+                settings.path
+            );
+        }
+        let pb::meta_op::Placement { layout, primaries, gear_size, chain } = placement;
+        let placed = pb::Dataset {
+            layout: layout.clone(),
+            primaries: *primaries,
+            gear_size: *gear_size,
+            chain: chain.clone(),
+            ..settings.clone()
+        };
+        check_layout(&placed)?;
+        check_chain(&placed)?;
+        *settings = placed;
+        Ok(())
+    }
+
     /// What a dataset contains.
     pub(crate) fn usage(&self, id: DatasetId) -> Usage {
         self.rows.get(&id).map(|row| row.usage).unwrap_or_default()
@@ -243,12 +268,17 @@ impl Datasets {
         if ![PIPELINE, SINGLE_SOURCE].contains(&settings.replication.as_str()) {
             bail!(Invalid, "replication \"{}\" is neither {PIPELINE} nor {SINGLE_SOURCE}", settings.replication);
         }
-        if settings.layout.len() > 64 || !settings.layout.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
-        {
-            bail!(Invalid, "\"{}\" is not the name of a layout", settings.layout.escape_default());
-        }
+        check_layout(&settings)?;
         Ok(settings)
     }
+}
+
+fn check_layout(settings: &pb::Dataset) -> Result<()> {
+    let layout = &settings.layout;
+    if layout.len() > 64 || !layout.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-') {
+        bail!(Invalid, "\"{}\" is not the name of a layout", layout.escape_default());
+    }
+    Ok(())
 }
 
 /// Checks bounds only. The leader chooses the chain, and checks that it fits the layout.

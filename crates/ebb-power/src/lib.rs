@@ -8,11 +8,13 @@
 //! Master, nodes, clients, planners and the virtual cluster call the same functions.
 //!
 //! The property tests check these rules over all policies:
-//! - `activation`, `blink-circular`, `migration` and `tide` never draw above the budget at any instant. There is one
-//!   exception: nodes blink although the budget is too small for a single node. They then take turns one by one, the
-//!   mean over an interval is within the budget, and a battery carries every excess.
-//! - `blink-staggered`, `blink-synchronous` and `load-proportional` never draw above the budget as a mean over an
-//!   interval. A battery carries every excess.
+//! - `activation`, `blink-circular` and `migration` never draw above the budget at any instant. There is one exception:
+//!   nodes blink although the budget is too small for a single node. They then take turns one by one, the mean over an
+//!   interval is within the budget, and a battery carries every excess.
+//! - `blink-staggered`, `blink-synchronous`, `load-proportional` and `tide` never draw above the budget as a mean over
+//!   an interval. A battery carries every excess.
+//! - The budget is the supply, or the level at which a battery is drawn down or filled over several intervals
+//!   ([`policy::reservoir`]). With a battery nothing is drawn that neither it nor the supply gives.
 //! - `always-on` has every node on, at any supply.
 //! - Unless a plan declares data stalled, a copy of the data is on a node that is on or blinks. With `migration` this
 //!   holds only for data that have been moved.
@@ -23,7 +25,7 @@
 //! in watts. `docs/power/` has the formulas with their sources, and the byte form of a plan.
 //!
 //! Reading order: [`hardware`], [`battery`], [`plan`] (its value), [`plan::lookup`], [`plan::timetable`], [`signal`],
-//! [`chain`] (datasets), [`policy`] (the registry; then `policy/circular.rs`, `policy/tide.rs`), [`reach`],
+//! [`chain`] (datasets), [`policy`] (the registry; then [`policy::reservoir`], `policy/circular.rs`, `policy/tide.rs`), [`reach`],
 //! [`account`], [`manager`]; then the rules for readers, writers and copies: [`read`], [`debt`], [`popularity`].
 //!
 //! Adding a policy: one file in `policy/`, one line in the registry.

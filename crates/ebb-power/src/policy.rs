@@ -7,7 +7,9 @@
 //! | `blink-circular` | within the budget (below one node: battery) | within the budget | within an interval |
 //! | `blink-staggered`, `blink-synchronous`, `load-proportional` | excess from the battery | within the budget | within an interval |
 //! | `migration` | within the budget | | once data have moved |
-//! | `tide` | as `activation`, then `blink-circular` | | from the floor up always, below within an interval |
+//! | `tide` | excess from the battery | within the budget | from the floor up always, below within an interval |
+//!
+//! The budget is the level that [`reservoir`] makes of the supply and the battery.
 //!
 //! To add a policy: a file in `policy/` with a function from an [`Ask`] to a [`Schedule`], and a line here.
 
@@ -106,7 +108,7 @@ policies! {
     LoadProportional = "load-proportional", 6, proportional::schedule;
     /// Whole nodes, with the data moved onto them at each change.
     Migration = "migration", 7, migration::schedule;
-    /// Ebb's own: gears while the cover can be powered, and circular blinking of the cover below.
+    /// Ebb's own: whole nodes and gears, blinking for fractions of them, and the best of several plans below the cover.
     Tide = "tide", 8, tide::schedule;
 }
 

@@ -118,6 +118,15 @@ pub struct SetArgs {
     /// Limit of inodes; 0 means no limit.
     #[arg(long)]
     inodes: Option<u64>,
+    /// Rule that places the replicas. Only for a dataset without files: they keep the layout that they were made with.
+    #[arg(long, value_enum)]
+    layout: Option<LayoutArg>,
+    /// Primaries of the layout: see `ebb dataset create`.
+    #[arg(long, requires = "layout")]
+    primaries: Option<u32>,
+    /// Nodes in a gear of the layout: see `ebb dataset create`.
+    #[arg(long, requires = "layout")]
+    gear_size: Option<u32>,
     /// Number of copies, on distinct nodes. Copies of existing files are made or removed in the background.
     #[arg(long, value_name = "N")]
     replicas: Option<u32>,
@@ -210,7 +219,7 @@ async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs
     }
     check_min_copies(args.min_copies, args.replicas)?;
     let primaries = args.primaries.unwrap_or(0);
-    check_chain(&args, nodes)?;
+    check_chain((args.layout, args.primaries, args.gear_size), args.replicas, nodes)?;
     let Ok(path) = String::from_utf8(args.path.as_bytes().to_vec()) else {
         bail!(Invalid, "{}: the path of a dataset must be UTF-8, for it stands in lists and settings", args.path);
     };
@@ -267,18 +276,22 @@ fn warn_of_one(context: &Context, dataset: &pb::Dataset) {
 }
 
 /// Missing arguments are asked for by name. The master, which knows the nodes, refuses impossible ones.
-fn check_chain(args: &CreateArgs, nodes: usize) -> Result<()> {
-    let has_primaries = matches!(args.layout, LayoutArg::Simple | LayoutArg::EqualWork | LayoutArg::Geared);
-    let name = value_name(args.layout);
-    if has_primaries && args.primaries.is_none() {
-        let most = (nodes / args.replicas as usize).max(1);
+fn check_chain(
+    (layout, primaries, gear_size): (LayoutArg, Option<u32>, Option<u32>),
+    replicas: u32,
+    nodes: usize,
+) -> Result<()> {
+    let has_primaries = matches!(layout, LayoutArg::Simple | LayoutArg::EqualWork | LayoutArg::Geared);
+    let name = value_name(layout);
+    if has_primaries && primaries.is_none() {
+        let most = (nodes / replicas as usize).max(1);
         bail!(
             Invalid,
             "--layout {name} needs --primaries: 1 to {most} on {nodes} nodes with {}",
-            counted(args.replicas.into(), "copy")
+            counted(replicas.into(), "copy")
         );
     }
-    if args.layout == LayoutArg::Geared && args.gear_size.is_none() {
+    if layout == LayoutArg::Geared && gear_size.is_none() {
         bail!(Invalid, "--layout geared needs --gear-size: a divisor of --primaries and of the nodes behind them");
     }
     Ok(())
@@ -300,6 +313,12 @@ async fn find(client: &ebb_client::Client, path: &EbbPath) -> Result<pb::Dataset
 }
 
 async fn set(context: &Context, client: &ebb_client::Client, args: SetArgs) -> Result<()> {
+    let placement = args.layout.map(|layout| pb::meta_op::Placement {
+        layout: value_name(layout),
+        primaries: args.primaries.unwrap_or(0),
+        gear_size: args.gear_size.unwrap_or(0),
+        chain: Vec::new(),
+    });
     let set = pb::meta_op::SetDataset {
         dataset: 0,
         quota_bytes: args.quota.map(|quota| quota.0),
@@ -312,15 +331,20 @@ async fn set(context: &Context, client: &ebb_client::Client, args: SetArgs) -> R
         replicas: args.replicas,
         trash_seconds: args.trash.map(|kept| kept.0),
         log_copies: args.log_copies,
+        placement,
     };
     if set == pb::meta_op::SetDataset::default() {
         bail!(
             Invalid,
-            "nothing to set: give --quota, --inodes, --replicas, --min-copies, --log-copies, --extra-share, --prefetch, --read-rule, --trash, or several of them"
+            "nothing to set: give --quota, --inodes, --layout, --replicas, --min-copies, --log-copies, --extra-share, --prefetch, --read-rule, --trash, or several of them"
         );
     }
     let dataset = find(client, &args.path).await?;
-    check_min_copies(args.min_copies, args.replicas.unwrap_or(dataset.replicas))?;
+    let replicas = args.replicas.unwrap_or(dataset.replicas);
+    check_min_copies(args.min_copies, replicas)?;
+    if let Some(layout) = args.layout {
+        check_chain((layout, args.primaries, args.gear_size), replicas, client.nodes().len())?;
+    }
     let set = pb::meta_op::SetDataset { dataset: dataset.id, ..set };
     client.meta(&admin::credentials(), pb::meta_op::Op::SetDataset(set)).await?;
     let dataset = find(client, &args.path).await?;

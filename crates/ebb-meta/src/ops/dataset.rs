@@ -90,6 +90,9 @@ impl Machine {
         if settings.trash_seconds > 0 && op.trash_seconds.is_some() {
             self.make_trash(call, root)?;
         }
+        if let Some(placement) = &op.placement {
+            self.datasets.place(&mut settings, placement)?;
+        }
         self.datasets.insert(settings.clone());
         Ok(pb::MetaReply { dataset: Some(settings), ..Default::default() })
     }

@@ -78,6 +78,7 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
     if nodes == 0 {
         bail!(Invalid, "{} has no node yet: give --nodes N", cluster.path.display());
     }
+    let is_new = known.is_empty();
     let hosts = hosts::with_new(&cluster, known, nodes);
     let follows_power = options.power.policy.is_some() || cluster.path.join("power").exists();
     // The running processes were started with this number: the master has one in its process, or none.
@@ -102,6 +103,13 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
     let mut started = start_all(&cluster, &missing, hosts.len(), options).await;
     if started.is_ok() {
         started = own_root(&cluster).await.and(started);
+        if let (true, Some(policy)) = (is_new && started.is_ok(), options.power.policy) {
+            let count = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
+            match super::place::place_default(&cluster, policy, count).await {
+                Ok(said) => said.iter().for_each(|said| output.say(said)),
+                Err(error) => started = Err(error),
+            }
+        }
     }
     if started.is_err() && running.is_empty() {
         // Half a cluster is worse than none: the processes that were started end again.
