@@ -69,6 +69,8 @@ mod returns;
 mod scarce;
 #[path = "it/shared.rs"]
 mod shared;
+#[path = "it/supplies.rs"]
+mod supplies;
 #[path = "it/trash.rs"]
 mod trash;
 #[path = "it/two_builds.rs"]

@@ -380,6 +380,16 @@ mod tests {
     }
 
     #[test]
+    fn the_solar_days_are_a_trace_of_a_clear_a_mixed_and_an_overcast_day() {
+        let trace = Trace::parse("solar-days.csv", include_str!("../../../../scripts/solar-days.csv")).unwrap();
+        assert_eq!((trace.quantity(), trace.length_s()), (Quantity::Fraction, 3.0 * 86_400.0));
+        let lines: Vec<f64> = trace.stretches().map(|(_, point)| point.value).collect();
+        let mean = |day: usize| lines[day * 288..][..288].iter().sum::<f64>() / 288.0;
+        assert!(mean(0) > mean(1) && mean(1) > mean(2) && mean(2) > 0.0, "{} {} {}", mean(0), mean(1), mean(2));
+        assert!(lines.iter().all(|share| (0.0..=1.0).contains(share)) && lines[0] == 0.0);
+    }
+
+    #[test]
     fn lines_at_any_distance_are_no_gaps_where_none_is_usual() {
         assert!(Trace::parse("t", "seconds,fraction\n0,0.5\n30,0.2\n100,1\n105,0\n").is_ok());
         assert!(
