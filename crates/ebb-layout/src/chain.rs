@@ -185,14 +185,14 @@ impl ChainView {
 
     /// Counts a block that is held by these, in the order of its record.
     pub fn add(&mut self, members: &[NodeId]) {
-        let (primary, halving) = (self.primary(members), self.aim(members));
-        self.tally.count(primary, halving, members, 1);
+        let (primary, spacing) = (self.primary(members), self.aim(members));
+        self.tally.count(primary, spacing, members, 1);
     }
 
     /// Counts a block that was held by these, and is not any more.
     pub fn remove(&mut self, members: &[NodeId]) {
-        let (primary, halving) = (self.primary(members), self.aim(members));
-        self.tally.count(primary, halving, members, -1);
+        let (primary, spacing) = (self.primary(members), self.aim(members));
+        self.tally.count(primary, spacing, members, -1);
     }
 
     /// On the circle, which places go together; none on a chain.
@@ -200,9 +200,18 @@ impl ChainView {
         self.shares.circle.as_ref()
     }
 
-    /// The halving of the circle that a block is for which is held by these; none on a chain, or off the circle.
+    /// The spacing of the circle that a block is for which is held by these; none on a chain, or off the circle.
     pub(crate) fn aim(&self, members: &[NodeId]) -> Option<usize> {
         self.circle()?.aim(&self.places_of(members))
+    }
+
+    /// Whether a node is at a place on the circle that a block is for which is held by `homes`. On a chain: whether it
+    /// has a place at all.
+    #[must_use]
+    pub fn is_due(&self, homes: &[NodeId], node: NodeId) -> bool {
+        let Some(place) = self.place_of(node) else { return false };
+        let Some(circle) = self.circle() else { return true };
+        self.aim(homes).is_none_or(|spacing| circle.has(spacing, place))
     }
 
     /// Places of those that have one, in the order of the record.
@@ -239,8 +248,8 @@ pub struct Tally {
     on: BTreeMap<NodeId, u64>,
     /// Of a primary's blocks, how many have a copy on another node; with the primary itself: all of its own.
     pairs: BTreeMap<(NodeId, NodeId), u64>,
-    /// Blocks that are for each halving of the circle.
-    halvings: BTreeMap<usize, u64>,
+    /// Blocks that are for each spacing of the circle.
+    spacings: BTreeMap<usize, u64>,
 }
 
 impl Tally {
@@ -268,18 +277,18 @@ impl Tally {
         self.pairs.get(&(primary, node)).copied().unwrap_or(0)
     }
 
-    /// Blocks that are for a halving of the circle.
-    pub(crate) fn for_halving(&self, halving: usize) -> u64 {
-        self.halvings.get(&halving).copied().unwrap_or(0)
+    /// Blocks that are for a spacing of the circle.
+    pub(crate) fn for_spacing(&self, spacing: usize) -> u64 {
+        self.spacings.get(&spacing).copied().unwrap_or(0)
     }
 
-    fn count(&mut self, primary: Option<NodeId>, halving: Option<usize>, members: &[NodeId], change: i64) {
+    fn count(&mut self, primary: Option<NodeId>, spacing: Option<usize>, members: &[NodeId], change: i64) {
         if members.is_empty() {
             return;
         }
         self.blocks = self.blocks.saturating_add_signed(change);
-        if let Some(halving) = halving {
-            add(&mut self.halvings, halving, change);
+        if let Some(spacing) = spacing {
+            add(&mut self.spacings, spacing, change);
         }
         for node in members {
             add(&mut self.on, *node, change);

@@ -29,6 +29,8 @@ pub struct Field<'a> {
     pub candidates: Vec<Candidate<'a>>,
     /// Every usable volume with room, of present and excluded nodes too: a round over all disks needs them.
     pub disks: Vec<&'a VolumeView>,
+    /// Nodes with a usable volume, whether it has room or not: those that take turns on the circle.
+    pub usable: BTreeSet<NodeId>,
     /// Host and rack of each present member that the view knows.
     present: Vec<(&'a HostName, &'a RackName)>,
     /// Racks with a present member or a candidate.
@@ -46,6 +48,7 @@ impl<'a> Field<'a> {
         let taken: BTreeSet<NodeId> = ask.present.iter().map(|member| member.0).chain(ask.exclude.clone()).collect();
         let open = |volume: &&VolumeView| volume.usable && !taken.contains(&volume.node);
         let usable_nodes: BTreeSet<NodeId> = disks.iter().copied().filter(open).map(|volume| volume.node).collect();
+        let usable = disks.iter().filter(|volume| volume.usable).map(|volume| volume.node).collect();
         let present = present_places(&disks, ask);
 
         disks.retain(|volume| volume.usable && volume.has_room(ask.bytes));
@@ -54,7 +57,7 @@ impl<'a> Field<'a> {
         let racks: BTreeSet<_> =
             candidates.iter().map(|node| node.rack).chain(present.iter().map(|place| place.1)).collect();
         let rack_count = racks.len();
-        Ok(Self { candidates, disks, present, rack_count })
+        Ok(Self { candidates, disks, usable, present, rack_count })
     }
 
     /// Most copies that one rack should take of `replicas`: HDFS's `(replicas - 1) / racks + 2`, and never all of

@@ -53,8 +53,10 @@ pub enum Reason {
     ChainRun,
     /// Its place on the circle.
     CirclePlace,
-    /// The next node on the circle, because the node at the right place cannot take it.
+    /// A node beside its place on the circle, because the one at that place cannot take it.
     CircleNext,
+    /// Half-way in a widest gap on the circle: a copy beside those that the dataset has for good.
+    CircleGap,
     /// No node of the copy's run can take it.
     RunGivenUp,
     /// All hosts that could take a copy have one already: another node of the same host.
@@ -82,7 +84,8 @@ impl fmt::Display for Reason {
             Self::Primary => "the primary that has least of its share",
             Self::ChainRun => "the node of the copy's run that has least of its share",
             Self::CirclePlace => "its place on the circle",
-            Self::CircleNext => "next on the circle to a node that cannot take it",
+            Self::CircleNext => "beside its place on the circle, where the node cannot take it",
+            Self::CircleGap => "half-way in a widest gap on the circle",
             Self::RunGivenUp => "no node of the copy's run can take it",
             Self::SharedHost => "no other host with room",
             Self::Home => "where it belongs",

@@ -50,7 +50,7 @@ pub enum ShiftReason {
     /// It lies off the places on the circle that its block is for.
     OffCircle,
     /// These places on the circle have too many blocks; the further copies follow.
-    Halving,
+    Spacing,
 }
 
 impl fmt::Display for ShiftReason {
@@ -60,7 +60,7 @@ impl fmt::Display for ShiftReason {
             Self::Share => "the copy's node has more of its share than the other",
             Self::Column => "the primary's columns have more of their share than the other's",
             Self::OffCircle => "the copy lies off its block's places on the circle",
-            Self::Halving => "the block's places on the circle have more blocks than others",
+            Self::Spacing => "the block's places on the circle have more blocks than others",
         })
     }
 }

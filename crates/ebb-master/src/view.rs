@@ -93,9 +93,10 @@ impl ClusterView<'_> {
         let dataset = self.machine.attr(inode).ok()?.dataset;
         let chain = self.soft.chains.chain(DatasetId::new(dataset))?;
         let good = members.iter().filter(|(_, condition)| *condition == Condition::Good);
+        let homes: Vec<NodeId> = good.clone().map(|(member, _)| member.home_id()).collect();
         let candidate = |(member, _): &(pb::Member, Condition)| Candidate {
             member: *member,
-            place: chain.place_of(member.home_id()),
+            place: chain.place_of(member.home_id()).filter(|_| chain.is_due(&homes, member.home_id())),
             primaries: chain.primaries() as usize,
             rack: self
                 .machine

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_layout::LayoutKind;
+use ebb_power::chain::set_strays;
 use ebb_power::manager::{Cluster, Expected};
 use ebb_power::popularity::choose_loads;
 use ebb_power::reach::{Holding, at_stake};
@@ -33,13 +34,17 @@ impl Known {
     pub fn of(settings: &Settings, reply: &pb::DescribePowerReply, before: Option<&Self>) -> Result<Self> {
         let nodes: Vec<NodeId> = reply.nodes.iter().map(|node| NodeId::new(node.id)).collect();
         let hardware = Hardware::new(settings.base_watts, nodes.iter().map(|node| (*node, settings.node())).collect())?;
+        let mut chains: Vec<DatasetChain> = reply.datasets.iter().map(chain).collect::<Result<_>>()?;
+        let holdings: Vec<Holding> = reply.holdings.iter().map(holding).collect();
+        let silent = Silent::of(&reply.nodes);
+        set_strays(&mut chains, &holdings, &silent.all);
         let loads = reply.reads.iter().map(|one| (NodeId::new(one.node), one.reads)).collect();
         Ok(Self {
             hardware,
             circle: nodes,
-            chains: reply.datasets.iter().map(chain).collect::<Result<_>>()?,
-            holdings: reply.holdings.iter().map(holding).collect(),
-            silent: Silent::of(&reply.nodes),
+            chains,
+            holdings,
+            silent,
             away: reply.away.clone(),
             loads: choose_loads(before.map_or(&BTreeMap::new(), |before| &before.loads), &loads),
             hosts: reply.nodes.iter().map(|node| (NodeId::new(node.id), node.host.clone())).collect(),
@@ -169,6 +174,28 @@ mod tests {
 
     fn message(nodes: &[u64], example: &str) -> pb::PowerHolding {
         pb::PowerHolding { nodes: nodes.to_vec(), metablocks: 3, example: example.into(), ..Default::default() }
+    }
+
+    /// A dataset whose number of copies was changed has blocks that lie elsewhere until they have moved.
+    #[test]
+    fn blocks_off_the_circle_s_places_are_in_the_cover() {
+        let dataset = pb::Dataset {
+            id: 1,
+            layout: "power-balanced".into(),
+            replicas: 3,
+            chain: (1..=9).collect(),
+            ..Default::default()
+        };
+        let cover = |holdings: Vec<pb::PowerHolding>| {
+            let nodes = (1..=9).map(|id| pb::Node { id, ..Default::default() }).collect();
+            let reply =
+                pb::DescribePowerReply { nodes, datasets: vec![dataset.clone()], holdings, ..Default::default() };
+            let settings = Settings::new(PolicyKind::Tide, Duration::from_secs(2));
+            let known = Known::of(&settings, &reply, None).unwrap();
+            known.chains[0].cover(&BTreeSet::new()).iter().map(|node| node.raw()).collect::<Vec<_>>()
+        };
+        assert_eq!(cover(vec![message(&[1, 4, 7], "")]), [1, 2, 3]);
+        assert_eq!(cover(vec![message(&[1, 4, 7], ""), message(&[5, 9], "")]), [1, 2, 3, 5]);
     }
 
     #[test]

@@ -12,8 +12,11 @@ use ebb_layout::targets::{Chain, Targets, check_replicas, equal_work, simple};
 use ebb_types::{DatasetId, NodeId, Result, bail};
 
 mod holders;
+mod ring;
 #[cfg(test)]
 mod tests;
+
+pub use ring::set_strays;
 
 /// Placement of a dataset's copies on its chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,7 +32,7 @@ pub enum ChainShape {
         /// Nodes of a gear.
         gear_size: u32,
     },
-    /// Far apart on the circle of nodes (`power-balanced`).
+    /// At equal distances on the circle of nodes (`power-balanced`).
     Ring,
 }
 
@@ -60,6 +63,8 @@ pub struct DatasetChain {
     shape: ChainShape,
     primaries: u32,
     replicas: u32,
+    /// Nodes of blocks that lie elsewhere than the shape says; see [`set_strays`].
+    strays: Vec<Vec<NodeId>>,
 }
 
 impl DatasetChain {
@@ -78,7 +83,8 @@ impl DatasetChain {
         if distinct.len() != nodes.len() {
             bail!(Invalid, "{dataset}: its expansion chain names a node twice");
         }
-        let chain = Self { dataset, weight: 1.0, wanted_active: None, nodes, shape, primaries, replicas };
+        let (wanted_active, strays) = (None, Vec::new());
+        let chain = Self { dataset, weight: 1.0, wanted_active, nodes, shape, primaries, replicas, strays };
         match shape {
             ChainShape::Anywhere | ChainShape::Ring => check_replicas(chain.count(), replicas)?,
             ChainShape::Simple | ChainShape::EqualWork => drop(chain.chain()?),
@@ -153,6 +159,8 @@ impl DatasetChain {
     /// For a chain these are the primaries, and for each dead primary the nodes with its second copies. With gears that
     /// is its recovery group, without gears all nodes with second copies (Rabbit, Sec. 3.5). If one of those is dead
     /// too, the nodes with the third copies are added, and so on. Data without a living copy adds no node.
+    ///
+    /// On the circle these are neighbours: `ceil(N / r)` of `N` nodes for `r` copies, if all live.
     #[must_use]
     pub fn cover(&self, dead: &BTreeSet<NodeId>) -> Vec<NodeId> {
         let places: BTreeSet<usize> = match self.shape {
@@ -161,8 +169,28 @@ impl DatasetChain {
             ChainShape::Simple | ChainShape::EqualWork => self.cover_runs(dead),
             ChainShape::Geared { gear_size } => self.cover_gears(dead, gear_size),
         };
-        let alive = places.into_iter().map(|place| self.nodes[place]).filter(|node| !dead.contains(node));
-        alive.collect()
+        let mut cover: BTreeSet<NodeId> =
+            places.into_iter().map(|place| self.nodes[place]).filter(|node| !dead.contains(node)).collect();
+        ring::add_for(&self.strays, dead, &mut cover);
+        self.nodes.iter().copied().filter(|node| cover.contains(node)).collect()
+    }
+
+    /// Share of the time in which a block has an awake copy, if `at_once` of `turns` are awake at any instant,
+    /// neighbours, one after the other. `at_once` is the mean number, which need not be whole. `turns` names all nodes
+    /// that blink, in blink order, dead ones left out.
+    ///
+    /// Exact for the circle. For other shapes as if copies lay anywhere: `1 - C(n - k, r) / C(n, r)`.
+    #[must_use]
+    pub fn awake_share(&self, turns: &[NodeId], at_once: f64) -> f64 {
+        if self.shape == ChainShape::Ring {
+            return ring::awake_share(&ring::spacings(self.count(), self.replicas), &self.nodes, turns, at_once);
+        }
+        let count = turns.len() as f64;
+        let asleep = |copy: u32| {
+            let copy = f64::from(copy);
+            (count - at_once - copy).max(0.0) / (count - copy).max(1.0)
+        };
+        1.0 - (0..self.replicas).map(asleep).product::<f64>()
     }
 
     /// The nodes other than the largest set that can be off, with the dead ones, and still leave a copy of every block.
@@ -174,12 +202,9 @@ impl DatasetChain {
         alive.into_iter().take(on).collect()
     }
 
-    /// The shortest beginning of the circle with a living copy of every block that has one.
     fn cover_ring(&self, dead: &BTreeSet<NodeId>) -> BTreeSet<usize> {
-        let first_copy =
-            |first: u32| self.on_ring(first).into_iter().filter(|place| !dead.contains(&self.nodes[*place])).min();
-        let last = (0..self.count()).filter_map(first_copy).max();
-        last.map_or_else(BTreeSet::new, |last| (0..=last).collect())
+        let spacings = ring::spacings(self.count(), self.replicas);
+        ring::cover(self.nodes.len(), &spacings, |place| !dead.contains(&self.nodes[place]))
     }
 
     fn cover_runs(&self, dead: &BTreeSet<NodeId>) -> BTreeSet<usize> {

@@ -187,7 +187,7 @@ impl Setting {
         match self.layout {
             Layout::Simple | Layout::EqualWork | Layout::Geared => self.primaries,
             Layout::Random => self.nodes - self.replicas + 1,
-            Layout::PowerBalanced => ring::widest_gap(self.nodes, &ring::halving(self.nodes, self.replicas, 0)),
+            Layout::PowerBalanced => ring::widest_gap(self.nodes, &ring::evenly(self.nodes, self.replicas, 0)),
         }
     }
 

@@ -4,6 +4,8 @@
 pub mod blink;
 pub mod month;
 pub mod signal;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! The circle of the power-balanced layout, as its copies are counted: by **halvings**, the sets of places that the
-//! copies of one block may have ([`ring::halving`]).
+//! The circle of the power-balanced layout, as its copies are counted: by **spacings**, the sets of places at equal
+//! distances that the copies of one block may have ([`ring::evenly`]).
 //!
-//! A block that is on its way from one halving to another has copies in both. Which one it is for follows from its
+//! A block that is on its way from one spacing to another has copies in both. Which one it is for follows from its
 //! copies and their order in the record alone, and not from other blocks. So every observer gets the same answer, at
 //! any time, and a block that has set out gets there.
 
@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 
 use crate::targets::ring;
 
-/// The halvings of a circle, by number. Turned by a place each is another one: if all have as many blocks, so have all nodes.
+/// The spacings of a circle, by number. Turned by a place each is another one: if all have as many blocks, so have all nodes.
 #[derive(PartialEq, Debug)]
 pub(crate) struct Circle {
     /// Places of each, in ascending order.
-    halvings: Vec<Vec<usize>>,
-    /// By place: the halving that begins there. Two that have the same places are one.
+    spacings: Vec<Vec<usize>>,
+    /// By place: the spacing that begins there. Two that have the same places are one.
     from: Vec<usize>,
     /// By place: those that it is in.
     with: Vec<Vec<usize>>,
@@ -24,53 +24,58 @@ pub(crate) struct Circle {
 impl Circle {
     /// Of so many nodes, for so many copies.
     pub fn new(nodes: u32, replicas: u32) -> Self {
-        let mut circle = Self { halvings: Vec::new(), from: Vec::new(), with: vec![Vec::new(); nodes as usize] };
+        let mut circle = Self { spacings: Vec::new(), from: Vec::new(), with: vec![Vec::new(); nodes as usize] };
         let mut numbers: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
         for first in 0..nodes {
             let mut places: Vec<usize> =
-                ring::halving(nodes, replicas, first).into_iter().map(|place| place as usize).collect();
+                ring::evenly(nodes, replicas, first).into_iter().map(|place| place as usize).collect();
             places.sort_unstable();
-            let next = circle.halvings.len();
+            let next = circle.spacings.len();
             let number = *numbers.entry(places.clone()).or_insert(next);
             if number == next {
                 places.iter().for_each(|place| circle.with[*place].push(number));
-                circle.halvings.push(places);
+                circle.spacings.push(places);
             }
             circle.from.push(number);
         }
         circle
     }
 
-    /// The halving that a block is for whose copies are at these places, in the order of its record: of those that the first
+    /// The spacing that a block is for whose copies are at these places, in the order of its record: of those that the first
     /// copy is in, the one that has most copies, then the one that begins with the first copy, then the first. None if no
     /// copy is on the circle.
     ///
-    /// Invariant: bringing another copy than the first into this halving leaves the block for it: that one gains a copy
+    /// Invariant: bringing another copy than the first into this spacing leaves the block for it: that one gains a copy
     /// more, and each other one a copy more at most.
     pub fn aim(&self, places: &[usize]) -> Option<usize> {
         let lead = *places.first()?;
-        let rank = |halving: &usize| (self.matched(*halving, places), self.from[lead] == *halving, Reverse(*halving));
+        let rank = |spacing: &usize| (self.matched(*spacing, places), self.from[lead] == *spacing, Reverse(*spacing));
         self.with[lead].iter().copied().max_by_key(rank)
     }
 
-    /// Every halving.
+    /// The spacings that a place is in.
+    pub fn with(&self, place: usize) -> &[usize] {
+        &self.with[place]
+    }
+
+    /// Every spacing.
     pub fn all(&self) -> std::ops::Range<usize> {
-        0..self.halvings.len()
+        0..self.spacings.len()
     }
 
-    /// How many of these places are in a halving.
-    pub fn matched(&self, halving: usize, places: &[usize]) -> usize {
-        places.iter().filter(|place| self.has(halving, **place)).count()
+    /// How many of these places are in a spacing.
+    pub fn matched(&self, spacing: usize, places: &[usize]) -> usize {
+        places.iter().filter(|place| self.has(spacing, **place)).count()
     }
 
-    /// Whether a place is in a halving.
-    pub fn has(&self, halving: usize, place: usize) -> bool {
-        self.halvings[halving].binary_search(&place).is_ok()
+    /// Whether a place is in a spacing.
+    pub fn has(&self, spacing: usize, place: usize) -> bool {
+        self.spacings[spacing].binary_search(&place).is_ok()
     }
 
-    /// The places of a halving, in ascending order.
-    pub fn places(&self, halving: usize) -> &[usize] {
-        &self.halvings[halving]
+    /// The places of a spacing, in ascending order.
+    pub fn places(&self, spacing: usize) -> &[usize] {
+        &self.spacings[spacing]
     }
 }
 
@@ -79,24 +84,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_place_is_in_as_many_halvings_and_equal_ones_are_one() {
-        for (nodes, replicas, halvings) in [(12, 3, 12), (12, 2, 6), (9, 2, 9), (4, 4, 1), (6, 1, 6), (3, 2, 3)] {
+    fn each_place_is_in_as_many_spacings_and_equal_ones_are_one() {
+        for (nodes, replicas, spacings) in
+            [(10, 3, 10), (12, 3, 4), (12, 2, 6), (8, 6, 4), (9, 2, 9), (4, 4, 1), (6, 1, 6), (3, 2, 3)]
+        {
             let circle = Circle::new(nodes, replicas);
-            assert_eq!(circle.halvings.len(), halvings, "{nodes} nodes, {replicas} copies");
-            assert!(circle.halvings.iter().all(|places| places.len() == replicas as usize));
+            assert_eq!(circle.spacings.len(), spacings, "{nodes} nodes, {replicas} copies");
+            assert!(circle.spacings.iter().all(|places| places.len() == replicas as usize));
             assert!(circle.with.iter().all(|with| with.len() == circle.with[0].len()), "{circle:?}");
         }
     }
 
     #[test]
-    fn a_block_is_for_the_halving_with_its_first_copy_that_has_most_of_them() {
-        let circle = Circle::new(12, 3);
+    fn a_block_is_for_the_spacing_with_its_first_copy_that_has_most_of_them() {
+        let circle = Circle::new(10, 3);
         assert_eq!(circle.places(0), [0, 3, 6]);
         for whole in [[0, 6, 3], [3, 0, 6], [6, 3, 0]] {
             assert_eq!(circle.aim(&whole), Some(0), "in any order");
         }
         assert_eq!(circle.aim(&[0, 6, 5]), Some(0), "and with a copy elsewhere");
-        assert_eq!(circle.aim(&[5, 6, 3]).map(|halving| circle.places(halving)), Some(&[5, 8, 11][..]), "on its way");
+        assert_eq!(circle.aim(&[5, 6, 3]).map(|spacing| circle.places(spacing)), Some(&[1, 5, 8][..]), "on its way");
         assert_eq!(circle.aim(&[]), None);
     }
 

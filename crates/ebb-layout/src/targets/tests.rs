@@ -122,6 +122,25 @@ proptest! {
     }
 
     #[test]
+    fn even_places_are_distinct_and_no_gap_is_wider_than_need_be(nodes in 1_u32..60, replicas in 1_u32..12, first in 0_u32..60) {
+        let places = ring::evenly(nodes, replicas, first);
+        let copies = replicas.min(nodes);
+        prop_assert_eq!(places.iter().collect::<std::collections::BTreeSet<_>>().len() as u32, copies);
+        prop_assert_eq!(ring::widest_gap(nodes, &places), nodes.div_ceil(copies));
+        prop_assert!(places.contains(&(first % nodes)) && places.iter().all(|place| *place < nodes));
+    }
+
+    /// Against every way to place the copies that come.
+    #[test]
+    fn the_least_widest_gap_after_more_copies_is_reached(nodes in 1_u32..10, taken in 0_u32..1024, more in 0_u32..4) {
+        let at = |mask: u32| (0..nodes).filter(|place| mask >> place & 1 == 1).collect::<Vec<_>>();
+        let taken = taken & ((1 << nodes) - 1);
+        let ways = (0_u32..1 << nodes).filter(|mask| mask & taken == taken && (mask & !taken).count_ones() <= more);
+        let least = ways.map(|mask| ring::widest_gap(nodes, &at(mask))).min().unwrap();
+        prop_assert_eq!(ring::widest_gap_after(nodes, &at(taken), more), least);
+    }
+
+    #[test]
     fn ring_places_are_distinct_and_growing_moves_none(nodes in 1_u32..60, replicas in 1_u32..12, first in 0_u32..60) {
         let places = ring::halving(nodes, replicas, first);
         let mut sorted = places.clone();

@@ -6,10 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_layout::targets::geared::Grid;
-use ebb_layout::targets::ring;
 use ebb_types::NodeId;
 
-use super::{ChainShape, DatasetChain};
+use super::{ChainShape, DatasetChain, ring};
 
 /// Blocks of a sample: a prime, so that the lattice meets every place. Small clusters have few sets, and a large sample
 /// gives exact shares.
@@ -28,7 +27,9 @@ impl DatasetChain {
     #[must_use]
     pub fn holder_sets(&self) -> BTreeMap<BTreeSet<NodeId>, f64> {
         let places = match self.shape {
-            ChainShape::Ring => (0..self.count()).map(|first| self.on_ring(first)).collect(),
+            ChainShape::Ring => {
+                (0..self.count()).map(|first| ring::places(self.count(), self.replicas, first)).collect()
+            }
             ChainShape::Anywhere => self.anywhere(),
             ChainShape::Simple | ChainShape::EqualWork => self.sample(|_, _, _| true),
             ChainShape::Geared { gear_size } => self.sample_of_gears(gear_size),
@@ -40,11 +41,6 @@ impl DatasetChain {
             *sets.entry(nodes).or_insert(0.0) += each;
         }
         sets
-    }
-
-    /// Places of the copies of the blocks with their first copy at `first`.
-    pub(super) fn on_ring(&self, first: u32) -> Vec<usize> {
-        ring::halving(self.count(), self.replicas, first).into_iter().map(|place| place as usize).collect()
     }
 
     fn sample_size(&self) -> u32 {

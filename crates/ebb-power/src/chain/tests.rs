@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::reach::Holding;
 
 fn nodes(count: u64) -> Vec<NodeId> {
     (1..=count).map(NodeId::new).collect()
@@ -19,8 +20,8 @@ fn the_floor_is_the_primaries_or_the_cover() {
     assert_eq!(chain(20, ChainShape::EqualWork, 2, 3).min_active(), 2);
     assert_eq!(chain(20, ChainShape::EqualWork, 2, 3).spread(), 19);
     assert_eq!(chain(9, ChainShape::Anywhere, 0, 3).min_active(), 7);
-    // Copies on places 0, 5 and 2 of nine leave gaps of 2, 3 and 4.
-    assert_eq!(chain(9, ChainShape::Ring, 0, 3).min_active(), 4);
+    assert_eq!(chain(9, ChainShape::Ring, 0, 3).min_active(), 3);
+    assert_eq!(chain(10, ChainShape::Ring, 0, 3).min_active(), 4);
     assert_eq!(chain(40, ChainShape::Geared { gear_size: 5 }, 10, 2).min_active(), 10);
 }
 
@@ -84,7 +85,7 @@ fn impossible_chains_are_refused() {
 fn placements(chain: &DatasetChain) -> Vec<Vec<usize>> {
     let count = chain.nodes.len();
     match chain.shape {
-        ChainShape::Ring => (0..chain.count()).map(|first| chain.on_ring(first).into_iter().collect()).collect(),
+        ChainShape::Ring => ring::spacings(chain.count(), chain.replicas).into_iter().collect(),
         ChainShape::Anywhere => (0..1_u32 << count)
             .filter(|mask| mask.count_ones() == chain.replicas)
             .map(|mask| (0..count).filter(|place| mask >> place & 1 == 1).collect())
@@ -168,6 +169,96 @@ proptest! {
                     prop_assert!(copies.iter().any(|node| cover.contains(node)), "{:?} of {:?}", copies, cover);
                 }
             }
+        }
+    }
+}
+
+/// The fewest nodes that hold a living copy of every block that has one, of all sets of nodes.
+fn fewest(chain: &DatasetChain, gone: &BTreeSet<NodeId>) -> usize {
+    let living: Vec<Vec<usize>> = placements(chain)
+        .into_iter()
+        .map(|places| places.into_iter().filter(|place| !gone.contains(&chain.nodes[*place])).collect::<Vec<_>>())
+        .filter(|places| !places.is_empty())
+        .collect();
+    let covers = |mask: &u32| living.iter().all(|places| places.iter().any(|place| mask >> place & 1 == 1));
+    (0..1_u32 << chain.nodes.len()).filter(covers).map(u32::count_ones).min().unwrap() as usize
+}
+
+#[test]
+fn no_fewer_nodes_than_the_circle_s_cover_hold_everything() {
+    for (count, replicas) in (1_u32..12).flat_map(|count| (1..=count.min(6)).map(move |replicas| (count, replicas))) {
+        let ring = chain(count.into(), ChainShape::Ring, 0, replicas);
+        let all = BTreeSet::new();
+        assert_eq!(ring.min_active(), count.div_ceil(replicas), "{count} nodes, {replicas} copies");
+        assert_eq!(fewest(&ring, &all), ring.min_active() as usize, "{count} nodes, {replicas} copies");
+        assert_eq!(ring.cover(&all), ring.nodes[..ring.min_active() as usize], "the first of the circle");
+    }
+}
+
+#[test]
+fn a_dead_node_of_the_circle_s_cover_is_made_up_for_elsewhere() {
+    let ring = chain(9, ChainShape::Ring, 0, 3);
+    // Places 0, 3 and 6 go together, and so on: three neighbours without the dead one are enough.
+    assert_eq!(ring.cover(&dead(&[2])), [3, 4, 5].map(NodeId::new));
+    assert_eq!(ring.cover(&dead(&[9])), [1, 2, 3].map(NodeId::new));
+}
+
+#[test]
+fn blocks_that_lie_elsewhere_add_to_the_circle_s_cover() {
+    let holding = |nodes: &[u64], copies: usize| Holding {
+        nodes: nodes.iter().copied().map(NodeId::new).collect(),
+        copies,
+        metablocks: 1,
+        example: String::new(),
+    };
+    let mut chains = [chain(9, ChainShape::Ring, 0, 3), chain(12, ChainShape::EqualWork, 2, 2)];
+    // Half-way points leave a gap of four; a block of the other dataset is covered by its primary.
+    let holdings = [
+        holding(&[4, 9, 6], 3),
+        holding(&[5, 7, 8], 3),
+        holding(&[1, 4, 7], 3),
+        holding(&[2, 12], 2),
+        holding(&[4, 5, 6, 7], 3),
+    ];
+    set_strays(&mut chains, &holdings, &BTreeSet::new());
+    assert_eq!(chains[0].cover(&BTreeSet::new()), [1, 2, 3, 4, 5].map(NodeId::new));
+    assert_eq!(chains[1].min_active(), 2);
+    // With node 4 dead, node 6 or 9 must be on for the first; both are in no other block.
+    set_strays(&mut chains, &holdings, &dead(&[4]));
+    assert_eq!(chains[0].cover(&dead(&[4])), [1, 2, 3, 5, 6].map(NodeId::new));
+    set_strays(&mut chains, &holdings[2..], &BTreeSet::new());
+    assert_eq!(chains[0].min_active(), 3, "all have moved");
+}
+
+proptest! {
+    /// Against all sets of nodes.
+    #[test]
+    fn with_dead_nodes_the_circle_s_cover_is_the_smallest(count in 2_u32..12, copies in 1_u32..7,
+        gone in proptest::collection::btree_set(1_u64..12, 0..6)) {
+        let ring = chain(count.into(), ChainShape::Ring, 0, copies.min(count));
+        let gone: BTreeSet<NodeId> = gone.into_iter().map(NodeId::new).collect();
+        let (cover, least) = (ring.cover(&gone).len(), fewest(&ring, &gone));
+        prop_assert!(cover == least, "{} nodes, {} at least", cover, least);
+    }
+
+    /// Against every instant at which another node begins.
+    #[test]
+    fn the_share_of_time_with_an_awake_copy_is_exact(count in 1_u32..14, copies in 1_u32..7, at_once in 0_usize..14,
+        gone in proptest::collection::btree_set(1_u64..14, 0..6)) {
+        let ring = chain(count.into(), ChainShape::Ring, 0, copies.min(count));
+        let turns: Vec<NodeId> = ring.nodes.iter().copied().filter(|node| !gone.contains(&node.raw())).collect();
+        prop_assume!(!turns.is_empty());
+        let at_once = at_once.min(turns.len());
+        let blocks = placements(&ring);
+        let awake = |begin: usize, block: &Vec<usize>| (0..at_once)
+            .any(|step| block.iter().any(|place| ring.nodes[*place] == turns[(begin + step) % turns.len()]));
+        let found: usize =
+            (0..turns.len()).map(|begin| blocks.iter().filter(|block| awake(begin, block)).count()).sum();
+        let share = found as f64 / (turns.len() * blocks.len()) as f64;
+        prop_assert!((ring.awake_share(&turns, at_once as f64) - share).abs() < 1e-9, "{}", share);
+        if turns.len() == count as usize {
+            let simple = f64::from(copies.min(count)) * at_once as f64 / f64::from(count);
+            prop_assert!((share - simple.min(1.0)).abs() < 1e-9, "copies hardly overlap: {} {}", share, simple);
         }
     }
 }

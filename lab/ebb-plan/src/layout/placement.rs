@@ -39,7 +39,7 @@ impl Placement {
             }
             (Layout::PowerBalanced, _, None) => {
                 let first = |block| (block % nodes) as u32;
-                (0..blocks).map(|block| ring::halving(setting.nodes(), setting.replicas(), first(block))).collect()
+                (0..blocks).map(|block| ring::evenly(setting.nodes(), setting.replicas(), first(block))).collect()
             }
             (_, _, None) => (0..blocks).map(|_| rng.distinct(setting.nodes(), setting.replicas())).collect(),
         };

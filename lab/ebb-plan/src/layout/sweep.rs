@@ -68,7 +68,7 @@ fn nearest_copies(setting: &Setting) -> Vec<u32> {
     if setting.layout() != Layout::PowerBalanced {
         return Vec::new();
     }
-    let lowest = |first| ring::halving(setting.nodes(), setting.replicas(), first).into_iter().min().unwrap_or(0);
+    let lowest = |first| ring::evenly(setting.nodes(), setting.replicas(), first).into_iter().min().unwrap_or(0);
     let mut nearest: Vec<u32> = (0..setting.nodes()).map(lowest).collect();
     nearest.sort_unstable();
     nearest

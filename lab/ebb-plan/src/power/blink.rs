@@ -98,11 +98,11 @@ pub struct Wait {
     pub p90: f64,
 }
 
-/// Over all places of the first copy and all moments. Nothing is sampled: within a gap of length `g` the wait is
+/// Over all places of the first copy and all moments, with copies at equal distances. Nothing is sampled: within a gap of length `g` the wait is
 /// uniform over `0..g`.
 #[must_use]
 pub fn wait(schedule: &Schedule, replicas: u32) -> Wait {
-    let placed = |first| ring::halving(schedule.nodes, replicas, first);
+    let placed = |first| ring::evenly(schedule.nodes, replicas, first);
     let gaps: Vec<f64> = (0..schedule.nodes).flat_map(|first| schedule.gaps(&placed(first))).collect();
     let blocks = f64::from(schedule.nodes);
     let longer = |wait: f64| gaps.iter().map(|gap| (gap - wait).max(0.0)).fold(0.0, |sum, gap| sum + gap) / blocks;
@@ -133,17 +133,35 @@ pub struct Seen {
     pub p90_s: f64,
 }
 
-/// A closed loop of reads of random blocks: `service_s` each, and the wait for a holder. A node about to sleep is not
-/// chosen for a read that it could not finish (Sec. 4.1).
+/// A reader in a closed loop: it reads random blocks one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader {
+    /// Length of the interval.
+    pub interval_s: f64,
+    /// Time of a read from an awake node.
+    pub service_s: f64,
+    /// Number of reads.
+    pub reads: u32,
+    /// Source of all chance.
+    pub seed: u64,
+}
+
+/// Places of a block's copies: of how many nodes, how many copies, from which first one on. [`ring::evenly`] or
+/// [`ring::halving`].
+pub type Places = fn(u32, u32, u32) -> Vec<u32>;
+
+/// Latencies of a reader: its reads, and the waits for a holder. A node about to sleep is not chosen for a read that it
+/// could not finish (Sec. 4.1).
 #[must_use]
-pub fn closed_loop(schedule: &Schedule, replicas: u32, interval_s: f64, service_s: f64, reads: u32, seed: u64) -> Seen {
+pub fn closed_loop(schedule: &Schedule, replicas: u32, places: Places, reader: Reader) -> Seen {
+    let Reader { interval_s, service_s, reads, seed } = reader;
     let mut rng = Rng::new(seed);
     let usable = Schedule { awake: (schedule.awake - service_s / interval_s).max(1e-9), ..*schedule };
     let starts_as = |node, time| if schedule.awake >= 1.0 { 0.0 } else { until(schedule, &usable, node, time) };
     let mut now = 0.0;
     let mut latencies = Vec::with_capacity(reads as usize);
     for _ in 0..reads {
-        let holders = ring::halving(schedule.nodes, replicas, rng.below(schedule.nodes.into()) as u32);
+        let holders = places(schedule.nodes, replicas, rng.below(schedule.nodes.into()) as u32);
         let waits = holders.iter().map(|node| starts_as(*node, now / interval_s));
         let wait = waits.fold(f64::INFINITY, f64::min) * interval_s;
         // Perfectly even service would keep step with the interval.

@@ -9,7 +9,8 @@ use ebb_wire::pb;
 pub struct Candidate<'a> {
     /// The member.
     pub member: pb::Member,
-    /// Its node's place on the dataset's chain; none outside it, and in datasets without a chain.
+    /// Its node's place on the dataset's chain; none outside it, and in datasets without a chain. On the circle: none
+    /// outside the places that the block's copies are for with the lower number, so that the fewest copies move later.
     pub place: Option<usize>,
     /// Number of nodes at the begin of the chain that hold one copy of everything together.
     pub primaries: usize,

@@ -1,0 +1,92 @@
+//! The circle of the power-balanced layout (BlinkFS, Sec. 4.2): what has to be awake for its blocks to be in reach.
+//!
+//! The copies of a block lie at equal distances. With `r` copies on `N` nodes any `ceil(N / r)` neighbours hold a copy of
+//! every block, and no smaller number of nodes does: each node holds `r / N` of the blocks.
+
+use std::collections::BTreeSet;
+
+use ebb_layout::targets::ring;
+use ebb_types::NodeId;
+
+use super::{ChainShape, DatasetChain};
+use crate::reach::Holding;
+
+/// Sets of places, each with all copies of some block; every block has one of them.
+pub(super) fn spacings(count: u32, replicas: u32) -> BTreeSet<Vec<usize>> {
+    (0..count).map(|first| places(count, replicas, first)).collect()
+}
+
+/// Places of the copies of the blocks with their first copy at `first`, ascending.
+pub(super) fn places(count: u32, replicas: u32, first: u32) -> Vec<usize> {
+    let mut places: Vec<usize> = ring::evenly(count, replicas, first).into_iter().map(|place| place as usize).collect();
+    places.sort_unstable();
+    places
+}
+
+/// Few places that hold a living copy of every block that has one: the fewest neighbours that do, and of these only the
+/// ones that are needed. Of several such rows the first.
+pub(super) fn cover(
+    count: usize,
+    spacings: &BTreeSet<Vec<usize>>,
+    is_alive: impl Fn(usize) -> bool,
+) -> BTreeSet<usize> {
+    let living = |places: &Vec<usize>| places.iter().copied().filter(|place| is_alive(*place)).collect::<Vec<_>>();
+    let blocks: BTreeSet<Vec<usize>> = spacings.iter().map(living).filter(|places| !places.is_empty()).collect();
+    let row = |first: usize| {
+        let steps = |place: &usize| (place + count - first) % count;
+        let first_copy = |places: &Vec<usize>| places.iter().map(steps).min();
+        let last = blocks.iter().filter_map(first_copy).max()?;
+        Some((0..=last).map(|step| (first + step) % count).filter(|place| is_alive(*place)).collect::<Vec<_>>())
+    };
+    let Some(mut cover) = (0..count).filter_map(row).min_by_key(Vec::len) else { return BTreeSet::new() };
+    for place in cover.clone().into_iter().rev() {
+        let others: Vec<usize> = cover.iter().copied().filter(|other| *other != place).collect();
+        if blocks.iter().all(|places| places.iter().any(|copy| others.contains(copy))) {
+            cover = others;
+        }
+    }
+    cover.into_iter().collect()
+}
+
+/// Adds living nodes until each of these sets has one: first the node that most of those without one have.
+pub(super) fn add_for(sets: &[Vec<NodeId>], dead: &BTreeSet<NodeId>, cover: &mut BTreeSet<NodeId>) {
+    loop {
+        let left = sets.iter().filter(|nodes| !nodes.iter().any(|node| cover.contains(node)));
+        let left: Vec<&NodeId> = left.flatten().filter(|node| !dead.contains(node)).collect();
+        let count = |node: &NodeId| left.iter().filter(|other| **other == node).count();
+        let most = left.iter().copied().max_by_key(|node| (count(node), std::cmp::Reverse(**node)));
+        let Some(node) = most else { return };
+        cover.insert(*node);
+    }
+}
+
+/// Tells circles of the blocks that do not lie as they say, and that no dataset's cover has: a dataset that had another
+/// number of copies, or nodes that were missing, has such blocks until they have moved. `dead`: nodes that do not answer.
+pub fn set_strays(chains: &mut [DatasetChain], holdings: &[Holding], dead: &BTreeSet<NodeId>) {
+    chains.iter_mut().for_each(|chain| chain.strays.clear());
+    let covered: BTreeSet<NodeId> = chains.iter().flat_map(|chain| chain.cover(dead)).collect();
+    // A holding on some of its nodes is of many sets, and no cover can be found for it.
+    let is_stray =
+        |held: &&Holding| held.copies == held.nodes.len() && !held.nodes.iter().any(|node| covered.contains(node));
+    for held in holdings.iter().filter(is_stray) {
+        let mut circles = chains.iter_mut().filter(|chain| chain.shape == ChainShape::Ring);
+        if let Some(chain) = circles.find(|chain| held.nodes.iter().all(|node| chain.nodes.contains(node))) {
+            chain.strays.push(held.nodes.clone());
+        }
+    }
+}
+
+/// Share of the time in which a block has an awake copy, if `at_once` neighbours of `turns` are awake at any instant, one
+/// after the other. `at_once` is the mean number, which need not be whole.
+pub(super) fn awake_share(spacings: &BTreeSet<Vec<usize>>, nodes: &[NodeId], turns: &[NodeId], at_once: f64) -> f64 {
+    let turn_of = |place: &usize| turns.iter().position(|node| *node == nodes[*place]);
+    let share = |places: &Vec<usize>| {
+        let mut copies: Vec<usize> = places.iter().filter_map(turn_of).collect();
+        copies.sort_unstable();
+        let next = copies.iter().skip(1).copied().chain(copies.first().map(|first| first + turns.len()));
+        // A copy is awake while `at_once` nodes begin; the next one takes over after as many as lie between.
+        copies.iter().zip(next).map(|(copy, next)| at_once.min((next - copy) as f64)).sum::<f64>()
+    };
+    let all: f64 = spacings.iter().map(share).sum();
+    (all / (spacings.len() * turns.len()).max(1) as f64).min(1.0)
+}
