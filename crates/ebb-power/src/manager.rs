@@ -17,7 +17,7 @@ use crate::chain::DatasetChain;
 use crate::hardware::{Hardware, Supply, millis};
 use crate::plan::timetable::Timetable;
 use crate::plan::{EXAMPLE_MAX, OutOfReach, PowerPlan};
-use crate::policy::reservoir::{FORECAST_STEP, STEPS, reserve_joules, steady};
+use crate::policy::reservoir::{FORECAST_STEP, STEPS, level_watts, reserve_joules, steady};
 use crate::policy::{Ask, PolicyKind, Rotational, Timing};
 use crate::reach::{Force, Holding, admit, at_stake, newly_at_stake, spoken_of};
 use crate::signal::Forecast;
@@ -142,6 +142,8 @@ impl From<ebb_types::Error> for Refusal {
     }
 }
 
+/// Part of the full draw by which a plan may be above what may be drawn now, until the next interval.
+const LITTLE_MORE: f64 = 0.05;
 /// Missing energy that counts as a rounding error.
 const SLACK_JOULES: f64 = 1e-3;
 
@@ -259,8 +261,9 @@ impl Manager {
     /// Errors: those of [`choose`].
     pub fn decide(&self, now: Now, cluster: &Cluster<'_>) -> Result<Decision> {
         let sample = self.sample(now);
-        let is_carried = self.is_carried(now, cluster, sample.supply);
         let soon_ms = now.wall_ms + self.settings.lead_ms;
+        let is_carried =
+            self.is_carried(now, cluster, sample.supply) && self.is_within_level(now, cluster, sample, soon_ms);
         let start_ms = if is_carried { self.boundary(now) } else { soon_ms };
         let mut plan = self.plan(&self.settings, now, cluster, sample, start_ms)?;
         if is_carried && self.brings_back(now, cluster, &plan) {
@@ -327,6 +330,18 @@ impl Manager {
         missing_joules <= SLACK_JOULES && keeps
     }
 
+    /// Whether the plan in force soon draws no more as a mean than may be drawn. A plan that draws a little more stays until
+    /// the next interval, or each small change of a forecast would begin another in the middle of one.
+    fn is_within_level(&self, now: Now, cluster: &Cluster<'_>, sample: Sample, soon_ms: u64) -> bool {
+        if self.settings.policy == PolicyKind::AlwaysOn {
+            return true;
+        }
+        let (full, asleep) = (cluster.hardware.full_watts(), cluster.hardware.asleep_watts());
+        let drawn = self.plans.at(soon_ms).map_or(full, |plan| plan.profile(cluster.hardware).mean_watts());
+        let level = self.with_ask(&self.settings, now, cluster, sample, soon_ms, level_watts);
+        drawn <= level.max(asleep) + full * LITTLE_MORE
+    }
+
     /// The battery at a later time, and the energy missing until then, if the supply stays and nodes keep to the
     /// present plans.
     fn foresee(&self, now: Now, until_ms: u64, cluster: &Cluster<'_>, supply: Supply) -> (Battery, f64) {
@@ -357,13 +372,28 @@ impl Manager {
         sample: Sample,
         start_ms: u64,
     ) -> Result<PowerPlan> {
+        self.with_ask(settings, now, cluster, sample, start_ms, |ask| {
+            self.memo.borrow_mut().choose(settings.policy, ask)
+        })
+    }
+
+    /// The question for a plan that starts at a moment.
+    fn with_ask<T>(
+        &self,
+        settings: &Settings,
+        now: Now,
+        cluster: &Cluster<'_>,
+        sample: Sample,
+        start_ms: u64,
+        answer: impl FnOnce(&Ask<'_>) -> T,
+    ) -> T {
         let forecast = match sample.origin {
             Origin::Source => cluster.expected.nodes_watts(cluster.hardware, start_ms),
             // What an operator sets holds, and so does what is assumed of a silent source.
             Origin::Override | Origin::Fallback(_) => steady(cluster.hardware.nodes_watts(sample.supply)),
         };
         let battery = in_steps(self.foresee(now, start_ms, cluster, sample.supply).0);
-        let ask = Ask {
+        answer(&Ask {
             hardware: cluster.hardware,
             supply: sample.supply,
             battery,
@@ -378,8 +408,7 @@ impl Manager {
             forecast: &forecast,
             last: self.plans.at(start_ms.saturating_sub(1).max(now.wall_ms)),
             kept: self.latest(now).filter(|latest| latest.start_ms <= start_ms),
-        };
-        self.memo.borrow_mut().choose(settings.policy, &ask)
+        })
     }
 }
 

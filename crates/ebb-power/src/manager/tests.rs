@@ -281,7 +281,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
 
     /// A battery that is large enough for an orderly shutdown: nothing is ever drawn that neither it nor the supply
     /// gives, however the supply falls, and whatever a forecast says.
@@ -299,6 +299,7 @@ proptest! {
         for (share, ms) in jumps {
             // Without a supply the sleeping nodes empty the battery at last.
             let supply = 40.0 + (share * 225.0).max(9.0);
+            let begun = bench.wall_ms;
             let end = bench.wall_ms + ms;
             while bench.wall_ms < end {
                 bench.read(supply);
@@ -306,7 +307,9 @@ proptest! {
                 let now = bench.now();
                 let state = |node: &NodeId| (*node, bench.manager.plans.state(*node, now.wall_ms).into());
                 let seen: BTreeMap<NodeId, Seen> = bench.circle.iter().map(state).collect();
-                let until = bench.next_edge().min(now.wall_ms + 100).min(end);
+                // A manager reads ten times a second. Long after a change every other reading shows nothing new.
+                let step_ms = if now.wall_ms < begun + 5_000 { 100 } else { 1_000 };
+                let until = bench.next_edge().min(now.wall_ms + step_ms).min(end);
                 bench.with(|manager, now, cluster| manager.count(now, cluster, &seen));
                 bench.wall_ms = until;
                 bench.with(|manager, now, cluster| manager.count(now, cluster, &seen));

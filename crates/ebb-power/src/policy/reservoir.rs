@@ -47,6 +47,12 @@ pub fn reserve_joules(hardware: &Hardware, battery: &Battery, lead_ms: u64) -> f
     (hardware.full_watts() * seconds).min(battery.capacity_joules / 2.0)
 }
 
+/// Watts that the nodes may draw as a mean until the next interval.
+#[must_use]
+pub fn level_watts(ask: &Ask<'_>) -> f64 {
+    at_level(ask, &ask.cover()).nodes_watts()
+}
+
 /// The ask with the level as its supply, and the part of the battery that may carry an excess within an interval.
 pub(super) fn at_level<'a>(ask: &Ask<'a>, cover: &[NodeId]) -> Ask<'a> {
     let battery = ask.battery;

@@ -327,11 +327,12 @@ fn tide_gears_down_and_then_blinks_the_cover() {
 }
 
 #[test]
-fn tide_on_the_ring_gears_down_to_its_widest_gap() {
+fn on_the_ring_no_read_waits_while_there_is_power_for_its_widest_gap() {
     let ring = |share| Case::blinkfs(share).with_chain(ChainShape::Ring, 0, 3);
-    assert_eq!(on(&ring(0.5).plan(PolicyKind::Tide)), [1, 2, 3, 4]);
+    let plan = ring(0.5).plan(PolicyKind::Tide);
+    assert!(plan.why.contains("a read waits 0.00 s"), "three neighbours hold everything: {plan}");
     let plan = ring(0.3).plan(PolicyKind::Tide);
-    assert!(on(&plan).is_empty() && plan.blinking().count() >= 4, "{plan}");
+    assert!(on(&plan).is_empty() && plan.blinking().count() >= 3, "{plan}");
 }
 
 #[test]
@@ -451,7 +452,7 @@ prop_compose! {
 /// Blocks of the case's datasets, one for each way in which copies can lie.
 fn holdings(case: &Case) -> Vec<Holding> {
     let count = case.circle.len() as u32;
-    let ring = (0..count).map(|first| ebb_layout::targets::ring::halving(count, 3, first));
+    let ring = (0..count).map(|first| ebb_layout::targets::ring::evenly(count, 3, first));
     // Two copies by equal work: one on a primary, one behind.
     let chain = (0..2).flat_map(|primary| (2..case.chains[0].spread()).map(move |second| vec![primary, second]));
     let holding = |places: Vec<u32>| Holding {
