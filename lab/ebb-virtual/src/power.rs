@@ -4,6 +4,7 @@
 pub mod meter;
 pub mod options;
 pub mod run;
+pub mod supplied;
 pub mod work;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -9,8 +9,8 @@ use std::time::Duration;
 use ebb_client::{Access, Client, Location};
 use ebb_layout::LayoutKind;
 use ebb_power::chain::{ChainShape, DatasetChain};
-use ebb_power::signal::{End, Trace};
-use ebb_power::{Battery, Duty, Hardware, NodePower, wall_ms};
+use ebb_power::signal::Trace;
+use ebb_power::{Battery, Duty, Hardware, wall_ms};
 use ebb_power_manager::known::holding;
 use ebb_runtime::virt::options::Panics;
 use ebb_runtime::virt::{Dice, Process, World, WorldOptions};
@@ -21,6 +21,7 @@ use pb::meta_op::{Op, SetDataset};
 
 use super::meter::{Look, Meter};
 use super::options::{Fault, PowerOptions};
+use super::supplied::Supplied;
 use super::work::{self, Ledger};
 use super::{DEAD_TIME, LOG_DIR, OverloadRule, PowerCluster};
 use crate::invariants::{Violation, healthy, linear, placed};
@@ -120,30 +121,6 @@ pub fn run(seed: u64, options: PowerOptions) -> Report {
     })
 }
 
-/// The supply that the source gives, whatever the manager makes of it.
-struct Supplied {
-    trace: Trace,
-    since: Duration,
-    /// The operator's share of the full power.
-    forced: Mutex<Option<f64>>,
-}
-
-impl Supplied {
-    /// Watts for so many nodes.
-    fn nodes_watts(&self, now: Duration, nodes: usize) -> f64 {
-        let elapsed = now.saturating_sub(self.since).as_secs_f64();
-        let share = self.forced.lock().unwrap_or_else(|| self.trace.at(elapsed, End::Repeat).value);
-        share * NodePower::REFERENCE.active_watts * nodes as f64
-    }
-
-    /// An operator sets another supply.
-    async fn force(&self, cluster: &PowerCluster, share: f64) -> Result<()> {
-        cluster.set_fraction(share).await?;
-        *self.forced.lock() = Some(share);
-        Ok(())
-    }
-}
-
 impl Scene {
     /// Starts everything, makes the files at full power, and follows the signal.
     async fn set_up(world: &World, options: PowerOptions) -> Result<Arc<Self>> {
@@ -173,7 +150,7 @@ impl Scene {
         let battery = Battery::full(hardware.full_watts(), 300.0);
         let csv = options.signal.trace(24, options.step, &mut world.dice("signal"));
         cluster.follow(&csv).await?;
-        let supply = Supplied { trace: Trace::parse("signal", &csv)?, since: world.now(), forced: Mutex::default() };
+        let supply = Supplied::new(Trace::parse("signal", &csv)?, world.now());
         let scene = Arc::new(Self {
             world: world.clone(),
             cluster,
