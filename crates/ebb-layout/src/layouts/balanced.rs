@@ -53,7 +53,7 @@ struct Work<'f, 'a> {
     /// Copies that the block lacks of those that it has for good.
     missing: u32,
     /// The widest gap with all nodes, and every copy in its place.
-    even_gap: u32,
+    evenly: u32,
     /// Whether the copies are beyond the number that the dataset has for good.
     is_extra: bool,
 }
@@ -73,9 +73,9 @@ impl<'f, 'a> Work<'f, 'a> {
         let turns = chain.nodes().iter().map(turn).collect();
         let count = |count: usize| u32::try_from(count).expect("a cluster has fewer than 2^32 nodes");
         let missing = chain.replicas().saturating_sub(count(ask.present.len()));
-        let even_gap = count(chain.nodes().len()).div_ceil(chain.replicas().max(1));
+        let evenly = count(chain.nodes().len()).div_ceil(chain.replicas().max(1));
         let is_extra = ask.replicas > chain.replicas() as usize;
-        Self { field, chain, spread: field.spread(), taken, spacing, turns, missing, even_gap, is_extra }
+        Self { field, chain, spread: field.spread(), taken, spacing, turns, missing, evenly, is_extra }
     }
 
     /// The node for the next copy.
@@ -113,7 +113,7 @@ impl<'f, 'a> Work<'f, 'a> {
         let widest = widest_gap_after(nodes, &copies, self.missing.saturating_sub(1));
         let openness = Openness::of(nodes, &copies);
         let turn = self.due().position(|due| due == place).map(|turn| (openness, turn));
-        (widest.max(self.even_gap), turn.is_none(), turn, widest, self.chain.tally.on(node), openness, place)
+        (widest.max(self.evenly), turn.is_none(), turn, widest, self.chain.tally.on(node), openness, place)
     }
 
     /// The same for a copy beyond them. A place that another copy of the block belongs to is the last to take.
