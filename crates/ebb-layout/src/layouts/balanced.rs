@@ -48,7 +48,7 @@ struct Work<'f, 'a> {
     taken: Vec<usize>,
     /// All places of the block's spacing, from one on that is drawn for the block: first copies are on all nodes.
     spacing: Vec<usize>,
-    /// By place: how many living nodes stand before it on the circle.
+    /// By place: how many living nodes the circle has up to it.
     turns: Vec<u32>,
     /// Copies that the block lacks of those that it has for good.
     missing: u32,

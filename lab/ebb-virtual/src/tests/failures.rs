@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_client::{Access, Client, Created, NewFile};
+use ebb_layout::targets::ring;
 use ebb_power::PolicyKind;
 use ebb_runtime::virt::{World, WorldOptions};
 use ebb_types::{Credentials, InodeId, NodeId, Result};
 use ebb_wire::pb;
-use ebb_wire::pb::meta_op::{CreateDataset, GetMap, Op};
+use ebb_wire::pb::meta_op::{CreateDataset, GetMap, Op, SetDataset};
 
 use crate::power::PowerCluster;
 
@@ -231,6 +232,70 @@ fn copies_on_the_circle_go_back_to_a_node_that_was_away() {
         let stored = count(&sets);
         assert!(are_opposite(&sets), "{sets:?}");
         assert!(stored.len() == 8 && stored.values().all(|copies| copies.abs_diff(share) <= 2), "{stored:?}");
+        check_content(&client, &files).await;
+        client.disconnect().await.unwrap();
+    });
+}
+
+/// Whether every set has so many copies, at equal distances on the circle.
+fn are_even(circle: &[u64], sets: &[Vec<u64>], copies: u32) -> bool {
+    let place = |node: &u64| circle.iter().position(|one| one == node).map(|place| place as u32);
+    let nodes = circle.len() as u32;
+    sets.iter().all(|set| {
+        let places: Vec<u32> = set.iter().filter_map(place).collect();
+        places.len() == copies as usize && ring::widest_gap(nodes, &places) == nodes.div_ceil(copies)
+    })
+}
+
+/// Goal: whichever number of copies a dataset has, they lie at equal distances on the circle again, and no set ever has fewer
+/// than both numbers. Method: two copies become three, and two again; a node is away at each change, and the master dies
+/// while copies move.
+#[test]
+fn the_circle_is_even_again_after_another_number_of_copies() {
+    World::run(54, WorldOptions::default(), |world| async move {
+        let cluster = PowerCluster::start(&world, 9, PolicyKind::AlwaysOn, INTERVAL).await.unwrap();
+        let client = cluster.connect("client").await.unwrap();
+        let directory =
+            make(&client, pb::Dataset { layout: "power-balanced".into(), ..Default::default() }).await.unwrap();
+        let files = write(&client, directory, 0..FILES).await.unwrap();
+        let circle = chain(&cluster).await;
+        assert!(are_even(&circle, &placed(&client, &files).await, 2));
+        let dataset =
+            cluster.describe().await.unwrap().datasets.into_iter().find(|one| one.path == "/data").unwrap().id;
+        let until = async |what: &str, is_so: &dyn Fn(&[Vec<u64>]) -> bool| {
+            let since = world.now();
+            loop {
+                let sets = placed(&client, &files).await;
+                assert!(sets.iter().all(|set| set.len() >= 2), "{what}: {sets:?}");
+                if is_so(&sets) {
+                    return world.now() - since;
+                }
+                assert!(world.now() - since < Duration::from_secs(900), "{what}: {sets:?}");
+                world.sleep(Duration::from_millis(500)).await;
+            }
+        };
+        for (copies, away) in [(3, 4), (2, 7)] {
+            let set = SetDataset { dataset, replicas: Some(copies), ..Default::default() };
+            client.meta(&Credentials::root(), Op::SetDataset(set)).await.unwrap();
+            let gone = circle[away];
+            cluster.fail(NodeId::new(gone)).unwrap();
+            let is_made_up =
+                |sets: &[Vec<u64>]| sets.iter().all(|set| set.len() == copies as usize && !set.contains(&gone));
+            until("made up for", &is_made_up).await;
+            cluster.repair(NodeId::new(gone)).unwrap();
+            world.sleep(Duration::from_secs(5)).await;
+            cluster.restart_master().await;
+            until("even", &|sets| are_even(&circle, sets, copies)).await;
+            let is_whole = |sets: &[Vec<u64>]| {
+                let (stored, share) = (count(sets), sets.len() as u64 * u64::from(copies) / 9);
+                stored.len() == 9 && stored.values().all(|has| has.abs_diff(share) <= 2 * u64::from(copies - 1) + 1)
+            };
+            until("its share", &is_whole).await;
+        }
+        // Without a failure the blocks are found at the next check of the layout.
+        let set = SetDataset { dataset, replicas: Some(3), ..Default::default() };
+        client.meta(&Credentials::root(), Op::SetDataset(set)).await.unwrap();
+        until("even without a failure", &|sets| are_even(&circle, sets, 3)).await;
         check_content(&client, &files).await;
         client.disconnect().await.unwrap();
     });

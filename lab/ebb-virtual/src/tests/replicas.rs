@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_client::{Access, Client, Handle, NewFile, NewName};
+use ebb_layout::restore::is_in_runs;
+use ebb_layout::{ChainView, LayoutKind};
 use ebb_power::PolicyKind;
 use ebb_runtime::virt::{Dice, World, WorldOptions};
 use ebb_types::{Credentials, ErrorKind, InodeId, NodeId};
 use ebb_wire::pb;
-use pb::meta_op::{CreateDataset, Op, SetDataset};
+use pb::meta_op::{CreateDataset, GetMap, Op, SetDataset};
 
 use crate::power::PowerCluster;
 
@@ -20,6 +22,8 @@ const REMOVED_MAX: usize = 2;
 const CALL_MAX: Duration = Duration::from_secs(5);
 /// Time for the copies to be as wanted once nothing fails any more.
 const SETTLES_WITHIN: Duration = Duration::from_secs(300);
+/// Time for copies to be at even places: the layout is checked every ten minutes.
+const EVEN_WITHIN: Duration = Duration::from_secs(900);
 
 /// A file with one byte everywhere, which every write raises.
 #[derive(Clone, Copy)]
@@ -232,6 +236,32 @@ impl Scene {
             self.client.close(handle).await;
         }
     }
+
+    /// On the circle every copy comes to its place, and no set has fewer copies meanwhile.
+    async fn check_even(&self, world: &World, seed: u64) {
+        let since = world.now();
+        loop {
+            let datasets = self.cluster.describe().await.map(|reply| reply.datasets).unwrap_or_default();
+            let chain =
+                datasets.into_iter().find(|one| one.id == self.dataset).map(|one| one.chain).unwrap_or_default();
+            let order = chain.iter().copied().map(NodeId::new).collect();
+            let chain = ChainView::new(LayoutKind::PowerBalanced, order, 0, 0, self.replicas).unwrap();
+            let mut sets = Vec::new();
+            for file in self.files.values() {
+                let map = GetMap { inode: file.inode.raw(), first_index: 0, limit: 10 };
+                let found = self.client.meta(&Credentials::root(), Op::GetMap(map)).await.unwrap().metablocks;
+                let homes = |record: &pb::Metablock| record.members.iter().map(pb::Member::home_id).collect::<Vec<_>>();
+                sets.extend(found.iter().map(homes));
+            }
+            let case = format!("seed {seed}: {sets:?} of {:?}\n{:#?}", chain.nodes(), self.history);
+            assert!(sets.iter().all(|homes| homes.len() == self.replicas as usize), "{case}");
+            if sets.iter().all(|homes| is_in_runs(&chain, homes)) {
+                return;
+            }
+            assert!(world.now() - since < EVEN_WITHIN, "{case}");
+            world.sleep(Duration::from_secs(2)).await;
+        }
+    }
 }
 
 /// Two metablocks.
@@ -247,6 +277,20 @@ fn every_file_comes_to_the_number_of_copies_that_its_dataset_wants() {
                 scene.step(&world).await;
             }
             scene.check(&world, seed).await;
+        });
+    }
+}
+
+#[test]
+fn on_the_circle_every_copy_comes_to_its_place_with_each_number_of_copies() {
+    for seed in 1..=15 {
+        World::run(seed, WorldOptions::default(), move |world| async move {
+            let mut scene = Scene::start(&world, seed, "power-balanced").await;
+            for _ in 0..STEPS {
+                scene.step(&world).await;
+            }
+            scene.check(&world, seed).await;
+            scene.check_even(&world, seed).await;
         });
     }
 }
