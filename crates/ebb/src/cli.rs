@@ -105,7 +105,7 @@ enum ClusterCommand {
     ///
     /// The command returns when the cluster serves. If a part of the cluster runs, only the missing processes are
     /// started. The options for dead time, session time, proxies and repair then have no effect.
-    Up(UpArgs),
+    Up(Box<UpArgs>),
     /// Show processes, missing copies, data out of reach, slow nodes, and data that wait for sleeping nodes.
     #[command(after_help = EXIT_CODES)]
     Status,

@@ -23,7 +23,7 @@ pub enum PowerCommand {
     /// or a UPS.
     ///
     /// The new source counts at once, and an override by `ebb power set` ends.
-    Follow(FollowArgs),
+    Follow(Box<FollowArgs>),
     /// Choose the power policy.
     Policy(PolicyArgs),
     /// Show the power plan, the power draw and the nodes.
