@@ -258,7 +258,7 @@ impl Manager {
     /// source falls silent ([`Source::silent_at`]), and at least once in each interval. It changes no state: a plan
     /// counts once it is logged ([`Manager::on_logged`]).
     ///
-    /// Errors: those of [`choose`].
+    /// Errors: those of [`crate::policy::choose`].
     pub fn decide(&self, now: Now, cluster: &Cluster<'_>) -> Result<Decision> {
         let sample = self.sample(now);
         let soon_ms = now.wall_ms + self.settings.lead_ms;

@@ -31,6 +31,9 @@ use choice::{Scored, choose};
 use reads::Reads;
 use score::{JOB_NODE_SECONDS, JOB_READS, score};
 
+/// Between the words about a plan and its measures.
+const MEASURES: &str = ": a read waits ";
+
 pub(super) fn schedule(ask: &Ask<'_>) -> Schedule {
     let mut reads = Reads::new(ask);
     if reads.is_empty() || ask.headroom_watts() <= 0.0 {
@@ -71,13 +74,14 @@ fn kept(ask: &Ask<'_>) -> Option<Candidate> {
         _ => Duty::Off,
     };
     let duties = ask.circle.iter().map(duty).collect();
-    Some(Candidate { duties, period_ms: plan.interval_ms, name: "as before".to_owned() })
+    let name = plan.why.split(MEASURES).next().unwrap_or_default().to_owned();
+    Some(Candidate { duties, period_ms: plan.interval_ms, name })
 }
 
 fn to_schedule(ask: &Ask<'_>, chosen: Scored) -> Schedule {
     let Scored { plan, score } = chosen;
     let why = format!(
-        "{}: a read waits {:.2} s on average, a job of {JOB_NODE_SECONDS:.0} node-seconds with {JOB_READS:.0} reads takes \
+        "{}{MEASURES}{:.2} s on average, a job of {JOB_NODE_SECONDS:.0} node-seconds with {JOB_READS:.0} reads takes \
          {:.1} s, full reads have {:.2} nodes",
         plan.name,
         score.wait_s,
