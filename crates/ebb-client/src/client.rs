@@ -8,12 +8,14 @@ mod names;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ebb_power::work::Turn;
 use ebb_rpc::{Connector, Counters};
 use ebb_runtime::Runtime;
 use ebb_types::{Credentials, HostName, Result, SessionId};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::Op;
 
+use crate::ClientOptions;
 use crate::metrics::Metrics;
 use crate::nodes::gray;
 use crate::power::rest;
@@ -22,7 +24,6 @@ use crate::session::{ATTEMPT, Session, poll, suspend, witness};
 use crate::shared::Shared;
 use crate::types::CacheListener;
 use crate::write::committer;
-use crate::{ClientOptions, HostPower};
 
 /// Blocks that [`Client::read_by_map`] asks for at a time, and that [`Client::copy_range`] reads ahead of its writes.
 const READS_AHEAD: usize = 4;
@@ -124,10 +125,10 @@ impl Client {
         &self.shared.connector
     }
 
-    /// What the power plans make of a host.
+    /// What a host does for work, by the power plans. One without a node is always on.
     #[must_use]
-    pub fn host_power(&self, host: &HostName) -> HostPower {
-        self.shared.host_power(host)
+    pub fn turn_of(&self, host: &HostName) -> Turn {
+        self.shared.turn_of(host)
     }
 
     /// A namespace request as it stands (administration, tests): session and request id are filled in, retries done.

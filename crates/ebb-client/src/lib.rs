@@ -59,8 +59,8 @@ mod write;
 pub use client::Client;
 pub use metrics::Metrics;
 pub use options::{ClientOptions, Unit};
+pub use power::deliver;
 pub use power::inspect::{BlinkState, BlockInfo, ServerLoad};
-pub use power::{HostPower, deliver};
 pub use types::{
     Access, Allocate, CacheGuard, CacheListener, CopyRange, Created, DirEntry, DirPage, EntryDetail, Handle, IfExists,
     IfLocked, Location, Lock, LockKind, LockSort, NewFile, NewName, Privileges, Rename, RenameMode, Seek, SetAttr,

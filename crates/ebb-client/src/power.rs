@@ -7,6 +7,7 @@ pub(crate) mod rest;
 
 use std::time::Duration;
 
+use ebb_power::work::Turn;
 use ebb_power::{Awake, NodeState, PowerPlan, wall_ms};
 use ebb_types::{HostName, NodeId, ReadRule, Result, err};
 use ebb_wire::pb;
@@ -14,17 +15,6 @@ use ebb_wire::pb;
 use crate::plan::NEED_MS;
 use crate::read::fetch::order;
 use crate::shared::Shared;
-
-/// State of a host by the power plans that this client knows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HostPower {
-    /// It is on, or no plan is about it.
-    On,
-    /// It sleeps now and then, and serves again within this.
-    Blinks(Duration),
-    /// No plan wakes it.
-    Off,
-}
 
 /// How a metablock is read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -97,20 +87,11 @@ impl Shared {
         Some(Duration::from_millis(wake.saturating_sub(now_ms).max(1)))
     }
 
-    /// State of a host by the plans. A host with several nodes has the state of the first of them.
-    pub fn host_power(&self, host: &HostName) -> HostPower {
+    /// What a host does for work, by the plans that this client knows. A host with several nodes has the turn of the
+    /// first of them; one without a node is always on.
+    pub fn turn_of(&self, host: &HostName) -> Turn {
         let node = self.nodes.all().into_iter().find(|node| node.host == host.as_str());
-        let Some(node) = node.map(|node| NodeId::new(node.id)) else { return HostPower::On };
-        let (now_ms, plans) = (self.wall_ms(), self.plans.lock());
-        if plans.next_wake_ms(node, now_ms).is_none() {
-            return HostPower::Off;
-        }
-        match plans.at(now_ms) {
-            Some(plan) if !plans.awake_for(node, now_ms).is_always() => {
-                HostPower::Blinks(Duration::from_millis(plan.interval_ms))
-            }
-            _ => HostPower::On,
-        }
+        node.map_or(Turn::Always, |node| self.plans.lock().turn(NodeId::new(node.id), self.wall_ms()))
     }
 
     /// When the first of these nodes can be asked from here. A client on a node that blinks, too, must be awake then:

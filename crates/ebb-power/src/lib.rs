@@ -26,7 +26,7 @@
 //!
 //! Reading order: [`hardware`], [`battery`], [`plan`] (its value), [`plan::lookup`], [`plan::timetable`], [`signal`],
 //! [`chain`] (datasets), [`policy`] (the registry; then [`policy::reservoir`], `policy/circular.rs`, `policy/tide.rs`), [`reach`],
-//! [`account`], [`manager`]; then the rules for readers, writers and copies: [`read`], [`debt`], [`popularity`].
+//! [`account`], [`manager`]; then the rules for readers, writers, copies and jobs: [`read`], [`debt`], [`popularity`], [`work`].
 //!
 //! Adding a policy: one file in `policy/`, one line in the registry.
 #![forbid(unsafe_code)]
@@ -43,6 +43,7 @@ pub mod popularity;
 pub mod reach;
 pub mod read;
 pub mod signal;
+pub mod work;
 
 pub use battery::Battery;
 pub use chain::{ChainShape, DatasetChain};

@@ -85,20 +85,84 @@ struct Slot {
     /// Bytes placed so far.
     load: u64,
     is_dead: bool,
-    /// Its host is switched off, until further notice.
-    is_off: bool,
+    power: HostPower,
     open: Batch,
+}
+
+/// Power of a worker's host. The one that is better for new work is less.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum HostPower {
+    /// It serves.
+    #[default]
+    Awake,
+    /// It sleeps, and wakes by itself.
+    Asleep,
+    /// It is switched off, until further notice.
+    Off,
 }
 
 /// Least load that a split counts for: opening a file costs, too.
 const SPLIT_COST: u64 = 16 << 10;
+
+impl Work {
+    /// Bytes that it counts for.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.split.length.max(SPLIT_COST)
+    }
+
+    /// Bytes of it in a call.
+    #[must_use]
+    pub fn message_bytes(&self) -> usize {
+        self.split.encoded_len() + 4
+    }
+}
+
+impl Batch {
+    /// An empty one for a worker.
+    #[must_use]
+    pub fn of(worker: usize) -> Self {
+        Self { worker, ..Self::default() }
+    }
+
+    /// Adds a split.
+    pub fn add(&mut self, work: Work) {
+        self.bytes += work.bytes();
+        self.message_bytes += work.message_bytes();
+        self.work.push(work);
+    }
+
+    /// Removes the split at a place.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    pub fn remove(&mut self, place: usize) -> Work {
+        let work = self.work.remove(place);
+        self.bytes -= work.bytes();
+        self.message_bytes -= work.message_bytes();
+        work
+    }
+
+    /// Moves the first splits, as many as there are of so many, to a batch for the same worker.
+    #[must_use]
+    pub fn take_front(&mut self, count: usize) -> Self {
+        let mut front = Self::of(self.worker);
+        for work in self.work.drain(..count.min(self.work.len())) {
+            front.add(work);
+        }
+        self.bytes -= front.bytes;
+        self.message_bytes -= front.message_bytes;
+        front
+    }
+}
 
 impl Planner {
     /// A planner for workers on these hosts, and nodes with theirs.
     #[must_use]
     pub fn new(locality: Locality, limits: BatchLimits, workers: &[HostName], nodes: &[pb::Node]) -> Self {
         let on = |host: &str| (0..workers.len()).filter(|index| workers[*index].as_str() == host).collect();
-        let slot = |worker| Slot { open: Batch { worker, ..Batch::default() }, ..Slot::default() };
+        let slot = |worker| Slot { open: Batch::of(worker), ..Slot::default() };
         Self {
             locality,
             limits,
@@ -148,17 +212,14 @@ impl Planner {
     pub fn place(&mut self, work: Work) -> Result<Vec<Batch>, Box<Work>> {
         let Some(worker) = self.choose_worker(&work) else { return Err(Box::new(work)) };
         let (limits, slot) = (self.limits, &mut self.workers[worker]);
-        let (bytes, message_bytes) = (work.split.length, work.split.encoded_len() + 4);
-        slot.load += bytes.max(SPLIT_COST);
+        slot.load += work.bytes();
         let mut full = Vec::new();
-        if slot.open.bytes + bytes > limits.bytes_max
-            || slot.open.message_bytes + message_bytes > limits.message_bytes_max
+        if slot.open.bytes + work.bytes() > limits.bytes_max
+            || slot.open.message_bytes + work.message_bytes() > limits.message_bytes_max
         {
             full.extend(slot.take_batch());
         }
-        slot.open.work.push(work);
-        slot.open.bytes += bytes;
-        slot.open.message_bytes += message_bytes;
+        slot.open.add(work);
         if slot.open.work.len() >= limits.splits_max || slot.open.bytes >= limits.bytes_max {
             full.extend(slot.take_batch());
         }
@@ -177,18 +238,18 @@ impl Planner {
         slot.take_batch()
     }
 
-    /// A worker's host is switched off, or on again. Returns the batch that was gathered for one that is off now:
-    /// others may count it sooner. If none is on, it waits for the first to be on again.
-    pub fn set_off(&mut self, worker: usize, is_off: bool) -> Option<Batch> {
+    /// The power of a worker's host has changed. Returns the batch that was gathered for one that does not serve now:
+    /// others may count it sooner. If none serves, it waits for the first that does.
+    pub fn set_power(&mut self, worker: usize, power: HostPower) -> Option<Batch> {
         let slot = &mut self.workers[worker];
-        slot.is_off = is_off;
-        if is_off { slot.take_batch() } else { None }
+        slot.power = power;
+        if power == HostPower::Awake { None } else { slot.take_batch() }
     }
 
-    /// Whether a worker's host is switched off.
+    /// Power of a worker's host, as last told.
     #[must_use]
-    pub fn is_off(&self, worker: usize) -> bool {
-        self.workers[worker].is_off
+    pub fn power(&self, worker: usize) -> HostPower {
+        self.workers[worker].power
     }
 
     /// Whether a worker was given up.
@@ -197,29 +258,30 @@ impl Planner {
         self.workers[worker].is_dead
     }
 
-    /// The least loaded of the workers that locality prefers, else of all that have not failed with it. Those that are
-    /// switched off come last.
+    /// The least loaded of the workers that locality prefers, else of all that have not failed with it. Those that serve
+    /// now come first, and those that are switched off come last.
     fn choose_worker(&self, work: &Work) -> Option<usize> {
-        self.choose_among(work, |slot| !slot.is_off).or_else(|| self.choose_among(work, |_| true))
+        let choose = |is_fit: fn(&Slot) -> bool| self.choose_among(work, is_fit);
+        choose(|slot| slot.power != HostPower::Off).or_else(|| choose(|_| true))
     }
 
     fn choose_among(&self, work: &Work, is_fit: impl Fn(&Slot) -> bool) -> Option<usize> {
         let may = |slot: &Slot| !slot.is_dead && is_fit(slot);
         let open =
             || (0..self.workers.len()).filter(|worker| may(&self.workers[*worker]) && !work.tried.contains(worker));
-        let load = |worker: &usize| self.workers[*worker].load;
+        let rank = |worker: &usize| (self.workers[*worker].power, self.workers[*worker].load);
         let holds = |worker: &usize| work.holders.contains(worker);
         let preferred = match self.locality {
-            Locality::Located => open().filter(holds).min_by_key(load),
-            Locality::Blind => open().filter(|worker| !holds(worker)).min_by_key(load),
+            Locality::Located => open().filter(holds).min_by_key(rank),
+            Locality::Blind => open().filter(|worker| !holds(worker)).min_by_key(rank),
         };
-        preferred.or_else(|| open().min_by_key(load))
+        preferred.or_else(|| open().min_by_key(rank))
     }
 }
 
 impl Slot {
     fn take_batch(&mut self) -> Option<Batch> {
-        let empty = Batch { worker: self.open.worker, ..Batch::default() };
+        let empty = Batch::of(self.open.worker);
         let batch = std::mem::replace(&mut self.open, empty);
         (!batch.work.is_empty()).then_some(batch)
     }

@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Handle, HostPower};
+use ebb_client::Handle;
+use ebb_power::work::Turn;
+use ebb_power::{Timetable, wall_ms};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{World, WorldOptions};
-use ebb_types::{Attr, Error, ErrorKind, FileKind, Geometry, HostName, InodeId, Result, Storage, err};
+use ebb_types::{Attr, Error, ErrorKind, FileKind, Geometry, HostName, InodeId, NodeId, Result, Storage, err};
 use ebb_wire::pb;
 use parking_lot::Mutex;
 
@@ -54,6 +57,8 @@ pub struct Namespace {
     pub calls: AtomicUsize,
     /// Hosts that are switched off.
     pub off: Mutex<BTreeSet<HostName>>,
+    /// The power plans of the nodes, by this clock.
+    pub plans: Option<(Runtime, Timetable)>,
 }
 
 impl Namespace {
@@ -61,7 +66,8 @@ impl Namespace {
     pub fn new(hosts: &[&str]) -> Self {
         let nodes = (1..).zip(hosts).map(|(id, host)| pb::Node { id, host: (*host).to_owned(), ..Default::default() });
         let entries = BTreeMap::from([(1, Entry::Directory(Vec::new()))]);
-        Self { entries, nodes: nodes.collect(), calls: AtomicUsize::new(0), off: Mutex::default() }
+        let (calls, off) = (AtomicUsize::new(0), Mutex::default());
+        Self { entries, nodes: nodes.collect(), calls, off, plans: None }
     }
 
     fn add(&mut self, parent: u64, entry: Entry) -> u64 {
@@ -91,6 +97,12 @@ impl Namespace {
             Some(Entry::File(file)) => Ok(file),
             _ => Err(err!(NotFound, "no file i{inode}")),
         }
+    }
+
+    /// What a node does for work, now.
+    pub fn turn(&self, node: u64) -> Turn {
+        let plans = self.plans.as_ref();
+        plans.map_or(Turn::Always, |(clock, plans)| plans.turn(NodeId::new(node), wall_ms(clock.wall())))
     }
 
     fn attr_of(&self, inode: u64) -> Result<Attr> {
@@ -203,8 +215,12 @@ impl Tree for FakeTree {
         0
     }
 
-    fn power(&self, host: &HostName) -> HostPower {
-        if self.0.off.lock().contains(host) { HostPower::Off } else { HostPower::On }
+    fn turn(&self, host: &HostName) -> Turn {
+        if self.0.off.lock().contains(host) {
+            return Turn::Off;
+        }
+        let node = self.0.nodes.iter().find(|node| node.host == host.as_str()).unwrap();
+        self.0.turn(node.id)
     }
 }
 
@@ -228,6 +244,10 @@ pub struct FakeSource {
     pub broken: Arc<Mutex<Vec<u64>>>,
     pub open: Arc<Mutex<BTreeMap<u64, u64>>>,
     pub handles: Arc<AtomicU64>,
+    /// It is on this node, frozen with it, and reads so many bytes a second.
+    pub blinks: Option<(u64, f64)>,
+    /// How often it was frozen in the middle of a read.
+    pub freezes: Arc<AtomicUsize>,
 }
 
 impl FakeSource {
@@ -239,6 +259,25 @@ impl FakeSource {
             broken: Arc::default(),
             open: Arc::default(),
             handles: Arc::default(),
+            blinks: None,
+            freezes: Arc::default(),
+        }
+    }
+
+    /// Takes the time of a read, in which it may be frozen.
+    async fn spend(&self, len: u64) {
+        let (Some((node, rate)), Some((clock, _))) = (self.blinks, &self.namespace.plans) else { return };
+        let mut left = Duration::from_secs_f64(len as f64 / rate);
+        let mut was_awake = true;
+        while !left.is_zero() {
+            let is_awake = self.namespace.turn(node).is_awake();
+            self.freezes.fetch_add(usize::from(was_awake && !is_awake), Ordering::Relaxed);
+            let step = left.min(Duration::from_millis(10));
+            clock.sleep(step).await;
+            if is_awake {
+                left -= step;
+            }
+            was_awake = is_awake;
         }
     }
 
@@ -259,6 +298,7 @@ impl Source for FakeSource {
             return Err(Error::new(*kind, "the map is old"));
         }
         assert!(!split.metablocks.is_empty(), "a read by map without a map");
+        self.spend(len).await;
         self.serve_read(Asked { inode: split.inode, by_map: true, offset, len })
     }
 
@@ -271,6 +311,7 @@ impl Source for FakeSource {
 
     async fn read(&self, handle: Handle, offset: u64, len: u32) -> Result<Bytes> {
         let inode = *self.open.lock().get(&handle.0).expect("an open handle");
+        self.spend(len.into()).await;
         self.serve_read(Asked { inode, by_map: false, offset, len: len.into() })
     }
 

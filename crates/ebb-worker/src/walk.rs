@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 
-use ebb_client::{Access, Client, HostPower};
+use ebb_client::{Access, Client};
+use ebb_power::work::Turn;
 use ebb_runtime::Runtime;
 use ebb_types::{Attr, Credentials, ErrorKind, FileKind, HostName, InodeId, Result, bail};
 use ebb_wire::pb;
@@ -34,8 +35,8 @@ pub trait Tree: Clone + Send + Sync + 'static {
     fn nodes(&self) -> Vec<pb::Node>;
     /// Bytes between hosts that its connections have carried.
     fn network_bytes(&self) -> u64;
-    /// The power of a host by the power plans.
-    fn power(&self, host: &HostName) -> HostPower;
+    /// What a host does for work, by the power plans.
+    fn turn(&self, host: &HostName) -> Turn;
 }
 
 /// The namespace by a client, for one user.
@@ -79,8 +80,8 @@ impl Tree for ClientTree {
         self.client.counters().read().network_bytes()
     }
 
-    fn power(&self, host: &HostName) -> HostPower {
-        self.client.host_power(host)
+    fn turn(&self, host: &HostName) -> Turn {
+        self.client.turn_of(host)
     }
 }
 

@@ -1,7 +1,11 @@
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use std::time::Duration;
+
+use ebb_power::{Duty, NodePlan, OutOfReach, PolicyKind, PowerPlan, Timetable};
 use ebb_rpc::{Identity, Secret, Server, ServerOptions};
-use ebb_types::{CHUNK_SIZE, ClusterId};
+use ebb_types::{CHUNK_SIZE, ClusterId, ErrorKind, NodeId, PlanVersion};
 
 use super::*;
 use crate::service::Worker;
@@ -15,6 +19,9 @@ fn identity(host: &str) -> Identity {
         role: "worker".to_owned(),
     }
 }
+
+/// Bytes that a worker on a node that blinks reads in a second.
+const SPEED: f64 = (2 << 20) as f64;
 
 /// A cluster of three workers over a namespace in memory.
 struct Cluster {
@@ -31,7 +38,8 @@ impl Cluster {
         for host in ["h1", "h2", "h3"] {
             let listener = runtime.listen("127.0.0.1:0").await.unwrap();
             workers.push((HostName::new(host), listener.address()));
-            let source = FakeSource::new(namespace.clone());
+            let mut source = FakeSource::new(namespace.clone());
+            source.blinks = namespace.plans.as_ref().map(|_| (sources.len() as u64 + 1, SPEED));
             sources.push(source.clone());
             let worker = Arc::new(Worker::new(runtime, source, Counters::default(), Counters::default()));
             let (counters, options) = (Counters::default(), ServerOptions::default());
@@ -166,6 +174,55 @@ fn hosts_that_are_switched_off_count_nothing_and_cost_no_attempt() {
         assert_eq!((report.words, report.failed), (cluster.tree.0.words(), 0));
         assert!(report.seconds >= 20.0, "{}", report.seconds);
     });
+}
+
+/// Three nodes blink one after the other, each for a third of the time.
+fn turns(runtime: &Runtime) -> (Runtime, Timetable) {
+    let mut timetable = Timetable::default();
+    let node = |start_ms| NodePlan {
+        duty: Duty::Blink { start_ms, active_ms: 4_000 },
+        ready_ms: 0,
+        wake_ms: 0,
+        suspend_ms: 0,
+    };
+    let plan = PowerPlan {
+        version: PlanVersion::new(1),
+        policy: PolicyKind::BlinkStaggered,
+        start_ms: 0,
+        interval_ms: 12_000,
+        guard_ms: 0,
+        budget_mw: 1_000,
+        nodes: (1..=3).map(|id| (NodeId::new(id), node((id - 1) * 4_000))).collect(),
+        stalled: Vec::new(),
+        out_of_reach: OutOfReach::default(),
+        why: String::new(),
+    };
+    assert!(timetable.accept(plan, 0).unwrap());
+    (runtime.clone(), timetable)
+}
+
+/// 48 splits, each of 125 ms: six node-seconds, and one node is awake at a time.
+#[test]
+fn no_work_is_frozen_and_sleepers_do_not_hold_a_job_up() {
+    for seed in 0..20 {
+        virt(seed, async |runtime| {
+            let mut namespace = Namespace::new(&["h1", "h2", "h3"]);
+            for file in 0..48 {
+                namespace.add_file(1, prose(METABLOCK as usize, file), &[&[1 + file % 3, 1 + (file + 1) % 3]]);
+            }
+            namespace.plans = Some(turns(&runtime));
+            // Somewhere in the interval.
+            runtime.sleep(Duration::from_millis(seed * 617)).await;
+            let cluster = Cluster::start(&runtime, namespace).await;
+            let options = JobOptions { calls_per_worker: 1, ..JobOptions::default() };
+            let (report, _) = cluster.count(&runtime, "/", &options).await;
+            assert_eq!((report.words, report.splits, report.failed), (cluster.tree.0.words(), 48, 0));
+            let freezes: usize = cluster.sources.iter().map(|source| source.freezes.load(Ordering::Relaxed)).sum();
+            assert_eq!(freezes, 0, "seed {seed}");
+            println!("seed {seed}: {} s", report.seconds);
+            assert!(report.seconds < 12.5, "seed {seed}: {} s", report.seconds);
+        });
+    }
 }
 
 #[test]
