@@ -77,6 +77,12 @@ fn reply<M: Message>(done: Result<M>) -> Result<Answer> {
 async fn read(node: &Node, message: pb::ReadReplica) -> Result<Answer> {
     let min_version = convert::version(message.min_version);
     let volume = node.volume(message.volume)?;
+    let queued = node.reads.bytes();
+    if message.queue_max.is_some_and(|max| queued > max) {
+        let is_busy = pb::ReadReplicaReply { queued_bytes: Some(queued), is_busy: true, ..Default::default() };
+        return Ok(Answer::new(&is_busy));
+    }
+    let place = node.reads.enter(message.length);
     let read = volume.read(MetablockId::new(message.metablock), min_version, message.offset, message.length).await?;
     // I-4: a replica that is older than the reader may see gives no data.
     assert!(read.version >= min_version, "m{} at {} for a reader of {min_version}", message.metablock, read.version);
@@ -87,9 +93,15 @@ async fn read(node: &Node, message: pb::ReadReplica) -> Result<Answer> {
             Payload::Files(runs.into_iter().map(|(offset, len)| (file.clone(), offset, len)).collect())
         }
     };
-    let message =
-        pb::ReadReplicaReply { version: Some(read.version.into()), length: read.length, checksums: read.checksums };
-    Ok(Answer::with(&message, payload))
+    let message = pb::ReadReplicaReply {
+        version: Some(read.version.into()),
+        length: read.length,
+        checksums: read.checksums,
+        queued_bytes: Some(place.other_bytes()),
+        is_busy: false,
+    };
+    // A file is read while it is sent.
+    Ok(Answer::with(&message, payload).holding(place))
 }
 
 async fn seek(node: &Node, message: pb::SeekReplica) -> Result<pb::SeekReplicaReply> {

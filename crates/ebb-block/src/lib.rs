@@ -38,6 +38,7 @@ mod identity;
 mod node;
 mod patrol;
 mod pipeline;
+mod read_queue;
 mod register;
 mod report;
 mod rest;

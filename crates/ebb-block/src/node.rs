@@ -18,6 +18,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
 use crate::excuse::{Excuse, OwnWork};
+use crate::read_queue::ReadQueue;
 use crate::rest::Resting;
 use crate::seen::Seen;
 use crate::short_circuit::ShortCircuit;
@@ -49,6 +50,8 @@ pub(crate) struct Node {
     pub(crate) counters: Counters,
     /// Requests in progress.
     load: AtomicU32,
+    /// Reads that wait or are under way.
+    pub(crate) reads: ReadQueue,
     /// How fast writes get to the disks here.
     pace: Mutex<Pace>,
     pub(crate) pulls: Arc<Semaphore>,
@@ -89,6 +92,7 @@ impl Node {
             counters: connector.counters().clone(),
             connector,
             load: AtomicU32::new(0),
+            reads: ReadQueue::default(),
             pace: Mutex::default(),
             short_circuit: ShortCircuit::default(),
             resting: Resting::default(),

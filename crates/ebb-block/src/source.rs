@@ -22,8 +22,14 @@ impl PullSource for RemoteReplica {
     fn read(&self, min_version: Version, offset: u64, len: u64) -> PullFuture<'_, SourceChunks> {
         Box::pin(async move {
             let (metablock, volume) = (self.metablock, self.volume);
-            let read =
-                pb::ReadReplica { metablock, volume, min_version: Some(min_version.into()), offset, length: len };
+            let read = pb::ReadReplica {
+                metablock,
+                volume,
+                min_version: Some(min_version.into()),
+                offset,
+                length: len,
+                queue_max: None,
+            };
             let reply = self.channel.call_sized(&read, Vec::new(), len as usize, PIECE_DEADLINE).await?;
             Ok(SourceChunks {
                 version: convert::version(reply.message.version),

@@ -4,6 +4,7 @@
 mod copies;
 mod master;
 mod pipeline;
+mod reads;
 mod registration;
 mod rig;
 mod short_circuit;

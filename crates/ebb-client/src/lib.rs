@@ -29,7 +29,7 @@
 //! | `nodes` | the nodes, and which of them are silent or slow |
 //!
 //! These modules are pure, with plain values as input and output: `write::{extents, outgoing, channel}`,
-//! `read::{gather, cache, hedge, hopeless, prefetch, spare}`, `nodes::silence`, `lease::hold`, `shared_file::sharing`,
+//! `read::{gather, cache, hedge, hopeless, line, prefetch, spare}`, `nodes::silence`, `lease::hold`, `shared_file::sharing`,
 //! `plan`.
 //!
 //! Reading order: the interface, `inode`, `session`, `lease`, `write`, `read`, then the others.

@@ -39,6 +39,8 @@ metrics! {
     shrunk_sets,
     /// Reads that a member refused or did not answer, so that the client asked another member.
     failed_reads,
+    /// Reads that a member refused because too much waited there, so that the client asked another member.
+    refused_reads,
     /// Reads sent to a second member because the first took long.
     hedged_reads,
     /// Reads from the files of block servers on this host.

@@ -7,6 +7,7 @@ pub(crate) mod rest;
 
 use std::time::Duration;
 
+use ebb_power::read::Order;
 use ebb_power::work::Turn;
 use ebb_power::{Awake, NodeState, PowerPlan, wall_ms};
 use ebb_types::{HostName, NodeId, ReadRule, Result, err};
@@ -17,10 +18,10 @@ use crate::read::fetch::order;
 use crate::shared::Shared;
 
 /// How a metablock is read.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Way {
     /// From these members, by their places in the set.
-    Direct(Vec<usize>),
+    Direct(Order<usize>),
     /// By way of a proxy: none of them is ever awake when this client is.
     Relay,
 }
@@ -153,14 +154,14 @@ impl Shared {
         u32::from(wait <= LOOK_AGAIN)
     }
 
-    /// How a metablock is to be read: members that serve now, in the order in which they are to be asked; if all sleep,
+    /// How `len` bytes of a metablock are to be read: members that serve now, in the order in which they are to be asked; if all sleep,
     /// waits for the first that wakes while this client does, or says that none ever will. `Unavailable` if no plan wakes
     /// any.
-    pub async fn way_to(&self, rule: ReadRule, record: &pb::Metablock) -> Result<Way> {
+    pub async fn way_to(&self, rule: ReadRule, record: &pb::Metablock, len: u64) -> Result<Way> {
         let (mut wakes, mut waiting) = (0, None);
         while wakes < WAKES_MAX {
-            let places = order(self, rule, record);
-            if !places.is_empty() || record.members.is_empty() {
+            let places = order(self, rule, record, len);
+            if !places.nodes.is_empty() || record.members.is_empty() {
                 return Ok(Way::Direct(places));
             }
             let nodes = record.members.iter().map(|member| member.node);

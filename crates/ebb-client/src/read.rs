@@ -6,6 +6,7 @@ pub(crate) mod fetch;
 pub(crate) mod gather;
 pub(crate) mod hedge;
 pub(crate) mod hopeless;
+pub(crate) mod line;
 pub(crate) mod prefetch;
 pub(crate) mod short_circuit;
 pub(crate) mod spare;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use ebb_layout::rendezvous;
 use ebb_power::read::LearnedBalance;
+use ebb_power::read::queue::Queues;
 use ebb_rpc::Connector;
 use ebb_runtime::Runtime;
 use ebb_types::{Credentials, Error, ErrorKind, InodeId, Result, err};
@@ -70,6 +71,8 @@ pub(crate) struct Shared {
     pub extras: Extras,
     /// Shares of the nodes in serving this client's reads.
     pub balance: Mutex<LearnedBalance<u64>>,
+    /// What waits to be read at the nodes.
+    pub queues: Mutex<Queues<u64>>,
     pub listener: Mutex<Option<Arc<dyn CacheListener>>>,
     /// Recalls under way, and the lease that each leaves.
     pub recalls: Mutex<BTreeMap<InodeId, Lease>>,
@@ -128,6 +131,7 @@ impl Shared {
             served,
             extras: Extras::default(),
             balance: Mutex::default(),
+            queues: Mutex::default(),
             listener: Mutex::new(None),
             recalls: Mutex::default(),
             forgetting: Mutex::default(),

@@ -1,10 +1,19 @@
 //! Choice of the awake replica node for a read: rules over a client's own knowledge, one for each dataset.
+//!
+//! Where a rule leaves several nodes alike, two choices decide: two nodes are drawn, and the one with the shorter queue
+//! is asked (Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing", 2001). Readers who all heard the
+//! same would crowd the shortest queue of all; of two that each draws for itself they do not.
+//!
+//! Hit ratios draw: the two nodes furthest below theirs. They have a say in the end as well, or a block with two awake
+//! copies would be read from both alike: a part of the reads that is missing counts for [`READS_PER_PART`] times so
+//! many reads in the queue. So queues decide from read to read, and hit ratios over many reads.
 
 use std::collections::BTreeMap;
 
 pub use ebb_types::ReadRule;
 
 mod learned;
+pub mod queue;
 
 pub use learned::LearnedBalance;
 
@@ -34,22 +43,36 @@ pub struct Candidate<K> {
     pub is_dead: bool,
     /// It is slower than its peers.
     pub is_slow: bool,
-    /// The reader's requests in progress on it.
-    pub outstanding: usize,
+    /// How many reads like this one wait there, as far as the reader knows: by [`queue::Queues::bytes`].
+    pub queue: f64,
     /// Its deficit against the share of reads that it should serve: [`LearnedBalance::below`].
     pub below: f64,
     /// A random number, for ties.
     pub draw: u64,
 }
 
+/// The order in which replica nodes are asked.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Order<K> {
+    /// The nodes.
+    pub nodes: Vec<K>,
+    /// The first two were drawn against each other. So many reads more may wait at the second than at the first before
+    /// the first is the better choice; fewer, if negative.
+    pub edge: Option<f64>,
+}
+
+/// A node that is below its hit ratio by this part is as good as one where a read less waits.
+pub const READS_PER_PART: f64 = 5.0;
+
 /// The replica nodes in the order for requests, without sleeping ones. `need_ms` is the time to read and send the
 /// block. Nodes that will not stay awake for it come after those that will, longest awake first: a node about to sleep
 /// is still better than none. Then come slow nodes, and dead ones last. Among equals the nearer comes first, then the
-/// less loaded, then the one with the larger deficit, then a random one.
+/// one with the larger deficit, then a random one. Of the first two, if they are equals, the one with the shorter queue
+/// is first; deficits count as reads there.
 #[must_use]
-pub fn order<K: Copy>(rule: ReadRule, mut candidates: Vec<Candidate<K>>, need_ms: u64) -> Vec<K> {
+pub fn order<K: Copy>(rule: ReadRule, mut candidates: Vec<Candidate<K>>, need_ms: u64) -> Order<K> {
     candidates.retain(|one| !one.awake.is_asleep());
-    candidates.sort_by(|one, other| {
+    let by_merit = |one: &Candidate<K>, other: &Candidate<K>| {
         let is_short = |candidate: &Candidate<K>| !candidate.awake.serves_for(need_ms);
         let longest = other.awake.cmp(&one.awake);
         // Under the balanced rule a node in the same rack counts as far.
@@ -58,7 +81,7 @@ pub fn order<K: Copy>(rule: ReadRule, mut candidates: Vec<Candidate<K>>, need_ms
             (_, distance) => distance,
         };
         let nearer = distance(one).cmp(&distance(other));
-        let idler = one.outstanding.cmp(&other.outstanding);
+        let idler = one.queue.total_cmp(&other.queue);
         let below = other.below.total_cmp(&one.below);
         let by_rule = match rule {
             _ if is_short(one) => longest,
@@ -67,11 +90,24 @@ pub fn order<K: Copy>(rule: ReadRule, mut candidates: Vec<Candidate<K>>, need_ms
             ReadRule::LongestAwake => longest,
             ReadRule::HitRatio => below,
         };
-        let tie = nearer.then(idler).then(below).then(one.draw.cmp(&other.draw));
         let sound = one.is_dead.cmp(&other.is_dead).then(one.is_slow.cmp(&other.is_slow));
-        sound.then(is_short(one).cmp(&is_short(other))).then(by_rule).then(tie)
+        sound.then(is_short(one).cmp(&is_short(other))).then(by_rule).then(nearer)
+    };
+    candidates.sort_by(|one, other| {
+        let drawn = other.below.total_cmp(&one.below).then(one.draw.cmp(&other.draw));
+        by_merit(one, other).then(drawn)
     });
-    candidates.into_iter().map(|candidate| candidate.node).collect()
+    let edge = |one: &Candidate<K>, other: &Candidate<K>| READS_PER_PART * (other.below - one.below);
+    let mut drawn = None;
+    if let [first, second, ..] = &mut candidates[..]
+        && by_merit(first, second).is_eq()
+    {
+        if second.queue < first.queue + edge(first, second) {
+            std::mem::swap(first, second);
+        }
+        drawn = Some(edge(first, second));
+    }
+    Order { nodes: candidates.into_iter().map(|candidate| candidate.node).collect(), edge: drawn }
 }
 
 /// Share of the reads it could serve that a node should serve: `(B / n) / b_i`, at most 1. `B` blocks are read from `n`
@@ -159,23 +195,23 @@ pub(crate) mod tests {
 
     use super::*;
 
-    fn candidate(node: u32, awake: Awake, distance: Distance, outstanding: usize, below: f64) -> Candidate<u32> {
-        Candidate { node, awake, distance, is_dead: false, is_slow: false, outstanding, below, draw: u64::from(node) }
+    fn candidate(node: u32, awake: Awake, distance: Distance, queue: f64, below: f64) -> Candidate<u32> {
+        Candidate { node, awake, distance, is_dead: false, is_slow: false, queue, below, draw: u64::from(node) }
     }
 
     #[test]
     fn each_rule_has_its_own_first() {
-        let dead = Candidate { is_dead: true, ..candidate(6, Awake::Always, Distance::Host, 0, 0.9) };
+        let dead = Candidate { is_dead: true, ..candidate(6, Awake::Always, Distance::Host, 0.0, 0.9) };
         let candidates = [
             dead,
-            candidate(1, Awake::ForMs(500), Distance::Far, 0, 0.1),
-            candidate(2, Awake::ForMs(900), Distance::Rack, 3, -0.3),
-            candidate(3, Awake::ForMs(600), Distance::Host, 9, 0.2),
-            candidate(4, Awake::Asleep, Distance::Host, 0, 0.0),
-            candidate(5, Awake::ForMs(40), Distance::Host, 0, 0.0),
-            candidate(7, Awake::ForMs(60), Distance::Far, 0, 0.0),
+            candidate(1, Awake::ForMs(500), Distance::Far, 0.0, 0.1),
+            candidate(2, Awake::ForMs(900), Distance::Rack, 3.0, -0.3),
+            candidate(3, Awake::ForMs(600), Distance::Host, 9.0, 0.2),
+            candidate(4, Awake::Asleep, Distance::Host, 0.0, 0.0),
+            candidate(5, Awake::ForMs(40), Distance::Host, 0.0, 0.0),
+            candidate(7, Awake::ForMs(60), Distance::Far, 0.0, 0.0),
         ];
-        let order = |rule| order(rule, candidates.to_vec(), 100);
+        let order = |rule| order(rule, candidates.to_vec(), 100).nodes;
         let last = "sleepers are left out, those about to sleep come late, longest awake first, and dead ones last";
         assert_eq!(order(ReadRule::Balanced), [3, 1, 2, 7, 5, 6], "{last}");
         assert_eq!(order(ReadRule::Nearest), [3, 2, 1, 7, 5, 6]);
@@ -185,17 +221,21 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn own_host_first_then_idle_then_below_its_part_then_by_lot() {
-        let one = |node, distance, outstanding, below| candidate(node, Awake::Always, distance, outstanding, below);
+    fn own_host_first_then_the_shorter_queue_of_the_two_furthest_below_their_parts() {
+        let one = |node, distance, queue, below| candidate(node, Awake::Always, distance, queue, below);
         let order = |candidates: &[Candidate<u32>]| order(ReadRule::Balanced, candidates.to_vec(), 100);
-        let far = |node, outstanding, below| one(node, Distance::Far, outstanding, below);
-        assert_eq!(
-            order(&[far(4, 3, 0.5), far(9, 1, 0.5), one(1, Distance::Host, 9, 0.5), far(2, 1, 0.5)]),
-            [1, 2, 9, 4]
-        );
-        let parts = [far(0, 0, -0.1), far(1, 0, 0.4), far(2, 1, 0.9), far(3, 0, 0.2)];
-        assert_eq!(order(&parts), [1, 3, 0, 2], "a node that served too much is spared, but not for a busy one");
-        assert_eq!(order(&[far(5, 0, 0.5), one(6, Distance::Rack, 1, 0.5)]), [5, 6], "the rack does not count");
+        let nodes = |candidates: &[Candidate<u32>]| order(candidates).nodes;
+        let far = |node, queue, below| one(node, Distance::Far, queue, below);
+        let with_host = [far(4, 3.0, 0.5), far(9, 1.0, 0.5), one(1, Distance::Host, 9.0, 0.5), far(2, 1.0, 0.5)];
+        assert_eq!(order(&with_host), Order { nodes: vec![1, 2, 4, 9], edge: None });
+        assert_eq!(order(&with_host[..2]), Order { nodes: vec![9, 4], edge: Some(0.0) });
+        let parts = |first, second| [far(0, 0.0, -0.1), far(1, first, 0.7), far(2, second, 0.9), far(3, 0.0, 0.2)];
+        assert_eq!(nodes(&parts(5.0, 5.0)), [2, 1, 3, 0], "queues are alike: the parts decide");
+        assert_eq!(nodes(&parts(5.0, 5.9)), [2, 1, 3, 0], "a fifth of the reads is worth one in the queue");
+        let drawn = order(&parts(5.0, 6.1));
+        assert_eq!(drawn.nodes, [1, 2, 3, 0], "the shorter of two, and never the third");
+        assert!((drawn.edge.unwrap() - 1.0).abs() < 1e-9, "{drawn:?}");
+        assert_eq!(nodes(&[far(5, 0.0, 0.5), one(6, Distance::Rack, 1.0, 0.5)]), [5, 6], "the rack does not count");
     }
 
     #[test]

@@ -177,7 +177,7 @@ impl Stopovers {
         }
         let (buffers, checksums) = replica.range(call.offset, call.length);
         let (version, length) = (Some(replica.version.into()), replica.length);
-        let reply = pb::ReadReplicaReply { version, length, checksums };
+        let reply = pb::ReadReplicaReply { version, length, checksums, ..Default::default() };
         Ok(Answer::with(&reply, if buffers.is_empty() { Payload::Empty } else { Payload::Buffers(buffers) }))
     }
 
@@ -236,6 +236,7 @@ async fn fetch(
             min_version: Some(at.into()),
             offset,
             length: PIECE_BYTES,
+            queue_max: None,
         };
         // This verifies the checksums, and waits until the node wakes. The wait ends with this task.
         let done = client.deliver(&[source], &Held::Read(read), &Bytes::new(), || async { Ok(()) }).await?;

@@ -1,5 +1,6 @@
 //! The answer to one request, on its way from the service to the connection.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -38,8 +39,9 @@ impl Reply {
         self.queue(answer);
     }
 
-    fn queue(&mut self, answer: Result<Answer>) {
+    fn queue(&mut self, mut answer: Result<Answer>) {
         let Some(place) = self.place.take() else { return };
+        let held = answer.as_mut().ok().and_then(|answer| answer.held.take());
         let frame = match answer.and_then(|answer| self.reply_frame(answer)) {
             Ok(frame) => frame,
             Err(error) => failure_frame(self.method, self.request, &error),
@@ -48,7 +50,7 @@ impl Reply {
         let memory = self.common.memory.charge(&self.key, frame.memory());
         // A connection that is gone needs no answer.
         let runtime = self.common.runtime.clone();
-        let _ = self.answers.put(Answered { runtime, frame, expires: self.expires, memory, place });
+        let _ = self.answers.put(Answered { runtime, frame, expires: self.expires, memory, place, held });
     }
 
     fn reply_frame(&self, answer: Answer) -> Result<Frame> {
@@ -89,10 +91,12 @@ pub(crate) struct Answered {
     pub expires: Moment,
     pub memory: Share<PeerKey>,
     pub place: OwnedSemaphorePermit,
+    /// What the service wants to keep until then.
+    pub held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Outgoing for Answered {
-    type Resources = (Share<PeerKey>, OwnedSemaphorePermit);
+    type Resources = (Share<PeerKey>, OwnedSemaphorePermit, Option<Arc<dyn Any + Send + Sync>>);
 
     fn len(&self) -> u64 {
         self.frame.len()
@@ -108,6 +112,6 @@ impl Outgoing for Answered {
             let late = err!(Timeout, "done, and too late to be sent");
             failure_frame(self.frame.method(), self.frame.request(), &late)
         };
-        Some((frame, (self.memory, self.place)))
+        Some((frame, (self.memory, self.place, self.held)))
     }
 }

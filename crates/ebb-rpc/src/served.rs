@@ -203,7 +203,7 @@ impl Served {
         let memory = self.common.memory.charge(&self.key, goodbye.memory());
         let runtime = self.common.runtime.clone();
         let expires = runtime.now();
-        if self.answers.put(Answered { runtime, frame: goodbye, expires, memory, place }).is_err() {
+        if self.answers.put(Answered { runtime, frame: goodbye, expires, memory, place, held: None }).is_err() {
             return false;
         }
         drop(places);

@@ -1,5 +1,6 @@
 //! Answers to peers.
 
+use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -60,17 +61,25 @@ pub struct Answer {
     pub message: Vec<u8>,
     /// Raw bytes beside it.
     pub payload: Payload,
+    /// Dropped when the answer has been written, or given up.
+    pub held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Answer {
     /// An answer without raw bytes.
     pub fn new(message: &impl Message) -> Self {
-        Self { message: message.encode_to_vec(), payload: Payload::Empty }
+        Self::with(message, Payload::Empty)
     }
 
     /// An answer with raw bytes.
     pub fn with(message: &impl Message, payload: Payload) -> Self {
-        Self { message: message.encode_to_vec(), payload }
+        Self { message: message.encode_to_vec(), payload, held: None }
+    }
+
+    /// The same answer. It keeps `guard` until it has been written, or given up.
+    #[must_use]
+    pub fn holding(self, guard: impl Any + Send + Sync) -> Self {
+        Self { held: Some(Arc::new(guard)), ..self }
     }
 }
 

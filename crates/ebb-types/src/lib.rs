@@ -28,7 +28,7 @@ pub use ids::{
     RequestId, SessionId, VolumeId,
 };
 pub use prefetch::Prefetch;
-pub use read_rule::ReadRule;
+pub use read_rule::{READ_COST_MIN, ReadRule};
 pub use trust::{KERNEL_TRUST_MAX, SESSION_MARGIN};
 pub use version::Version;
 pub use words::{counted, human_bytes};

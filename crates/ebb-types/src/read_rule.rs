@@ -3,16 +3,19 @@
 use std::fmt;
 use std::str::FromStr;
 
+/// A read of fewer bytes counts as one of so many, where waiting reads are added up: a disk has work with each.
+pub const READ_COST_MIN: u64 = 64 << 10;
+
 /// The rule by which a dataset's reads are spread over the nodes that have the data and stay awake for long enough.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum ReadRule {
-    /// The own host; then the node with the fewest of the reader's requests in progress; then the node that is furthest
-    /// below its hit ratio.
+    /// The own host; then, of the two nodes that are furthest below their hit ratios, the one where less waits to be
+    /// read.
     #[default]
     Balanced,
     /// The own host, then the own rack, then anybody.
     Nearest,
-    /// The node with the fewest of the reader's requests in progress, wherever it is.
+    /// The node where least waits to be read, as far as the reader knows, wherever it is.
     LeastLoaded,
     /// The node that stays awake longest (BlinkFS, Sec. 4.1).
     LongestAwake,

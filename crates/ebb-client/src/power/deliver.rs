@@ -114,7 +114,7 @@ async fn attempt(shared: &Arc<Shared>, member: &pb::Member, call: &Held, payload
     let (volume, incarnation) = (member.volume, member.incarnation);
     match call {
         Held::Read(read) => {
-            let read = pb::ReadReplica { volume, ..*read };
+            let read = pb::ReadReplica { volume, queue_max: None, ..*read };
             let answer = members::read(shared, &hop, &read, within(WRITE_DEADLINE)).await?;
             let (message, data) = (answer.message, answer.payload);
             check(&read, &message, &data)?;

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_power::read::Candidate;
+use ebb_power::read::queue::{Sent, cost};
+use ebb_power::read::{Candidate, Order};
 use ebb_rpc::Response;
-use ebb_types::{CHUNK_SIZE, Error, ErrorKind, InodeId, NodeId, ReadRule, Result, Version, err};
+use ebb_runtime::Moment;
+use ebb_types::{CHUNK_SIZE, Error, ErrorKind, InodeId, NodeId, READ_COST_MIN, ReadRule, Result, Version, err};
 use ebb_wire::{convert, pb};
 use parking_lot::Mutex;
 
@@ -17,6 +19,7 @@ use crate::power::Way;
 use crate::power::deliver::verify;
 use crate::power::relay;
 use crate::read::hopeless::{Barren, Hopeless};
+use crate::read::line::{Line, Turn};
 use crate::shared::Shared;
 use crate::write::members;
 
@@ -55,6 +58,7 @@ impl Wanted {
             min_version: Some(self.min_version.into()),
             offset: self.offset,
             length: self.len,
+            queue_max: None,
         }
     }
 
@@ -115,25 +119,38 @@ fn no_good_copy(record: &pb::Metablock, last: &Error) -> Error {
 
 /// Asks every member once. Returns their answers if none has the bytes.
 async fn one_round(shared: &Arc<Shared>, wanted: &Wanted, attempt: Duration) -> Result<Bytes, Barren> {
-    let refusals = Mutex::new(Vec::new());
-    let done = ask_members(shared, wanted, attempt, &refusals).await;
-    done.map_err(|error| Barren { error, refusals: refusals.into_inner() })
+    let heard = Mutex::new(Heard::default());
+    let done = ask_members(shared, wanted, attempt, &heard).await;
+    done.map_err(|error| Barren { error, refusals: heard.into_inner().lacking })
 }
 
-/// The same; those that have no good copy are noted in `refusals`.
+/// What members said instead of giving bytes.
+#[derive(Default)]
+struct Heard {
+    /// That they have no good copy.
+    lacking: Vec<ErrorKind>,
+    /// That so many bytes wait there: the member's place, and how many. Who is listed is to be asked again.
+    busy: Vec<(usize, u64)>,
+}
+
+/// The same; what members say is noted in `heard`.
 async fn ask_members(
     shared: &Arc<Shared>,
     wanted: &Wanted,
     attempt: Duration,
-    refusals: &Mutex<Vec<ErrorKind>>,
+    heard: &Mutex<Heard>,
 ) -> Result<Bytes> {
+    let members = &wanted.record.members;
     let mut worst = err!(NoReplica, "m{} has no copies in the map", wanted.record.id);
-    let mut places = match shared.way_to(wanted.rule, &wanted.record).await? {
-        Way::Direct(places) => places.into_iter(),
+    let mut line = match shared.way_to(wanted.rule, &wanted.record, wanted.len).await? {
+        Way::Direct(order) => {
+            let first = order.nodes.first().map(|place| members[*place].node);
+            Line::new(&order, first.and_then(|first| shared.queues.lock().limit(first, wanted.len)))
+        }
         Way::Relay => return by_relay(shared, wanted).await,
     };
-    while let Some(place) = places.next() {
-        let first = from_or_report(shared, wanted, place, attempt, refusals);
+    while let Some(turn) = line.next() {
+        let first = from_or_report(shared, wanted, turn, attempt, heard);
         tokio::pin!(first);
         // Cancel-safety: a later answer is forgotten with its call.
         let late = tokio::select! {
@@ -143,10 +160,10 @@ async fn ask_members(
         };
         let answer = match late {
             Err(answer) => answer,
-            Ok(()) => match places.next() {
+            Ok(()) => match line.next() {
                 Some(second) => {
                     shared.metrics.hedged_reads.add(1);
-                    either(first, from_or_report(shared, wanted, second, attempt, refusals)).await
+                    either(first, from_or_report(shared, wanted, second, attempt, heard)).await
                 }
                 None => first.await,
             },
@@ -154,6 +171,14 @@ async fn ask_members(
         match answer {
             Ok(data) => return Ok(data),
             Err(error) => worst = error,
+        }
+        let busy = std::mem::take(&mut heard.lock().busy);
+        for (place, queued) in busy {
+            let now = since_start(shared);
+            line.on_refused(place, |rival, edge| {
+                let rival = members[rival].node;
+                shared.queues.lock().after_refusal(queued, rival, edge, wanted.len, now)
+            });
         }
     }
     Err(worst)
@@ -209,23 +234,32 @@ async fn either(
 async fn from_or_report(
     shared: &Arc<Shared>,
     wanted: &Wanted,
-    place: usize,
+    turn: Turn,
     attempt: Duration,
-    refusals: &Mutex<Vec<ErrorKind>>,
+    heard: &Mutex<Heard>,
 ) -> Result<Bytes> {
-    let member = wanted.record.members[place];
+    let member = wanted.record.members[turn.place];
     // A member that falls asleep meanwhile answers when it wakes, which may take long: others are asked before.
     let left = shared.awake_for(member.node_id()).left();
     let attempt = left.map_or(attempt, |left| attempt.min(left + SLACK));
-    on_asked(shared, wanted, member.node);
-    let answer = from_member(shared, wanted, &member, attempt).await;
-    if answer.is_ok() {
-        on_read(shared, wanted, member.node);
-    }
+    let could = on_asked(shared, wanted, member.node);
+    let answer = match from_member(shared, wanted, &member, turn.limit, attempt).await {
+        Ok(Answered::Data(data)) => {
+            on_read(shared, wanted, member.node);
+            return Ok(data);
+        }
+        Ok(Answered::Busy(queued)) => {
+            shared.balance.lock().take_back(could, member.node);
+            shared.metrics.refused_reads.add(1);
+            heard.lock().busy.push((turn.place, queued));
+            return Err(err!(Busy, "{queued} bytes wait to be read at node n{}", member.node));
+        }
+        Err(error) => Err(error),
+    };
     answer.inspect_err(|error| {
         shared.metrics.failed_reads.add(1);
         if error.kind().is_copy_lost() {
-            refusals.lock().push(error.kind());
+            heard.lock().lacking.push(error.kind());
         }
         shared.extras.on_failed(&wanted.record, &member, error);
         tracing::debug!(node = member.node, metablock = wanted.record.id, %error, "read from a member");
@@ -234,11 +268,12 @@ async fn from_or_report(
 }
 
 /// A node is about to be asked. Its share is computed over all nodes that could have been asked.
-fn on_asked(shared: &Shared, wanted: &Wanted, node: u64) {
+fn on_asked(shared: &Shared, wanted: &Wanted, node: u64) -> Vec<u64> {
     let members = wanted.record.members.iter().map(|member| member.node);
     let serves = |node: &u64| !shared.awake_for(NodeId::new(*node)).is_asleep() && !shared.nodes.is_lost(*node);
     let could: Vec<u64> = members.filter(serves).collect();
-    shared.balance.lock().count(could, node);
+    shared.balance.lock().count(could.iter().copied(), node);
+    could
 }
 
 /// A node has answered.
@@ -248,12 +283,21 @@ fn on_read(shared: &Shared, wanted: &Wanted, node: u64) {
 }
 
 /// Members that are awake, in the order in which a rule has them asked.
-pub(crate) fn order(shared: &Shared, rule: ReadRule, record: &pb::Metablock) -> Vec<usize> {
+pub(crate) fn order(shared: &Shared, rule: ReadRule, record: &pb::Metablock, len: u64) -> Order<usize> {
     let balance = {
         let plan = shared.plan_in_force();
         let mut balance = shared.balance.lock();
         balance.on_plan(plan);
         record.members.iter().map(|member| balance.below(member.node)).collect::<Vec<_>>()
+    };
+    let queues: Vec<f64> = {
+        let (queues, now) = (shared.queues.lock(), since_start(shared));
+        let of = |member: &pb::Member| {
+            let other_calls = (shared.nodes.outstanding(member.node) as u64).saturating_sub(queues.own_reads(member.node));
+            let bytes = queues.bytes(member.node, now).saturating_add(other_calls.saturating_mul(READ_COST_MIN));
+            bytes as f64 / cost(len) as f64
+        };
+        record.members.iter().map(of).collect()
     };
     let slow = shared.nodes.gray_of(record.members.iter().map(|member| member.node));
     let candidates = record.members.iter().enumerate().map(|(place, member)| Candidate {
@@ -262,25 +306,70 @@ pub(crate) fn order(shared: &Shared, rule: ReadRule, record: &pb::Metablock) -> 
         distance: shared.nodes.distance(&shared.options.host, member.node),
         is_dead: shared.nodes.is_lost(member.node),
         is_slow: slow == Some(member.node),
-        outstanding: shared.nodes.outstanding(member.node),
+        queue: queues[place],
         below: balance[place],
         draw: shared.runtime.random_u64(),
     });
     ebb_power::read::order(rule, candidates.collect(), NEED_MS)
 }
 
-async fn from_member(shared: &Arc<Shared>, wanted: &Wanted, member: &pb::Member, deadline: Duration) -> Result<Bytes> {
-    let hop = shared.nodes.hop(member)?;
-    if let Some(data) = shared.short_circuit.read(shared, wanted, &hop).await {
-        return Ok(data);
+/// What a member says to a read.
+enum Answered {
+    Data(Bytes),
+    /// More waits there than was allowed: so many bytes.
+    Busy(u64),
+}
+
+/// An own read on its way to a node, counted until this is dropped.
+struct OnItsWay<'a> {
+    shared: &'a Shared,
+    node: u64,
+    sent: Sent,
+}
+
+impl<'a> OnItsWay<'a> {
+    fn new(shared: &'a Shared, node: u64, len: u64) -> Self {
+        let sent = shared.queues.lock().on_sent(node, len, since_start(shared));
+        Self { shared, node, sent }
     }
-    let message = wanted.to_message(member.volume);
-    let sent = shared.runtime.now();
+}
+
+impl Drop for OnItsWay<'_> {
+    fn drop(&mut self) {
+        self.shared.queues.lock().on_end(self.node, self.sent);
+    }
+}
+
+/// The time for [`ebb_power::read::queue`].
+fn since_start(shared: &Shared) -> Duration {
+    shared.runtime.now().since(Moment::default())
+}
+
+async fn from_member(
+    shared: &Arc<Shared>,
+    wanted: &Wanted,
+    member: &pb::Member,
+    limit: Option<u64>,
+    deadline: Duration,
+) -> Result<Answered> {
+    let (hop, node) = (shared.nodes.hop(member)?, member.node);
+    if let Some(data) = shared.short_circuit.read(shared, wanted, &hop).await {
+        return Ok(Answered::Data(data));
+    }
+    let message = pb::ReadReplica { queue_max: limit, ..wanted.to_message(member.volume) };
+    let on_its_way = OnItsWay::new(shared, node, wanted.len);
+    let began = shared.runtime.now();
     let reply = members::read(shared, &hop, &message, deadline).await?;
-    let took = shared.runtime.now().since(sent);
+    let told = reply.message.queued_bytes;
+    if reply.message.is_busy && limit.is_some() {
+        shared.queues.lock().on_told(node, on_its_way.sent, told);
+        return Ok(Answered::Busy(told.unwrap_or_default()));
+    }
+    let took = shared.runtime.now().since(began);
+    shared.queues.lock().on_answer(node, on_its_way.sent, told, since_start(shared));
     shared.hedge.on_answer(wanted.len, took);
     shared.spare.on_answer(wanted.len, took);
-    check_reply(shared, wanted, member.node, reply)
+    check_reply(shared, wanted, node, reply).map(Answered::Data)
 }
 
 /// The bytes of an answer that is as new as it must be, and as the writer made it.

@@ -357,8 +357,12 @@ impl FakeBlock {
         if corrupt && !payload.is_empty() {
             payload[0] ^= 1;
         }
-        let reply =
-            pb::ReadReplicaReply { version: Some(replica.disk.version.into()), length: bytes.len() as u64, checksums };
+        let reply = pb::ReadReplicaReply {
+            version: Some(replica.disk.version.into()),
+            length: bytes.len() as u64,
+            checksums,
+            ..Default::default()
+        };
         Ok(Answer::with(&reply, Payload::Buffers(vec![payload.into()])))
     }
 
@@ -410,6 +414,7 @@ impl FakeBlock {
                 min_version: Some(wanted.into()),
                 offset: content.bytes.len() as u64,
                 length: 1 << 20,
+                queue_max: None,
             };
             let deadline = Duration::from_secs(5);
             let part = self.connector.channel(&source.address).call_with(&read, Vec::new(), deadline).await?;

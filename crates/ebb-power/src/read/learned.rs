@@ -51,6 +51,19 @@ impl<K: Ord + Copy> LearnedBalance<K> {
         desired_hit_ratio((self.reads + 1) as f64, self.nodes.len() as f64, could) - hits.served as f64 / could
     }
 
+    /// Takes a read back that was counted and not served: its node refused it.
+    pub fn take_back(&mut self, could: impl IntoIterator<Item = K>, asked: K) {
+        for node in could {
+            if let Some(hits) = self.nodes.get_mut(&node) {
+                hits.could = hits.could.saturating_sub(1);
+            }
+        }
+        if let Some(hits) = self.nodes.get_mut(&asked) {
+            hits.served = hits.served.saturating_sub(1);
+        }
+        self.reads = self.reads.saturating_sub(1);
+    }
+
     /// Counts a read that any of `could` might have served, and that is sent to `asked`.
     pub fn count(&mut self, could: impl IntoIterator<Item = K>, asked: K) {
         for node in could {
@@ -134,6 +147,16 @@ mod tests {
         assert_eq!(balance, before);
         balance.on_plan(2);
         assert_eq!(balance, LearnedBalance { plan: 2, ..LearnedBalance::default() });
+    }
+
+    #[test]
+    fn a_refused_read_leaves_the_counts_as_they_were() {
+        let mut balance = LearnedBalance::default();
+        (0..5).for_each(|_| balance.count([1, 2], 1));
+        let before = balance.clone();
+        balance.count([1, 2], 2);
+        balance.take_back([1, 2], 2);
+        assert_eq!(balance, before);
     }
 
     #[test]
