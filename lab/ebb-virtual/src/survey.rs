@@ -96,8 +96,13 @@ async fn content(client: &Client, node: &pb::Node, record: &pb::Metablock, volum
     if record.min_version() == Version::ZERO || record.length == 0 {
         return Ok(Bytes::new());
     }
-    let read =
-        pb::ReadReplica { metablock: record.id, volume, min_version: record.version, offset: 0, length: METABLOCK };
+    let read = pb::ReadReplica {
+        metablock: record.id,
+        volume,
+        min_version: record.version,
+        length: METABLOCK,
+        ..Default::default()
+    };
     let channel = client.connector().channel(&node.address);
     let bytes = channel.call_sized(&read, Vec::new(), METABLOCK as usize, READ_MAX).await?.payload;
     Ok(bytes)
