@@ -191,10 +191,14 @@ impl Session {
     }
 
     /// Waits until leases may be believed. Fails at the operation's deadline.
+    ///
+    /// A client that was frozen, with its node or by its machine, has believed nothing since. The master answers a poll
+    /// that it keeps waiting only after a quarter of the time to live. So one is sent that it answers at once.
     pub async fn ensure_trusted(&self) -> Result<()> {
         if self.is_trusted() {
             return Ok(());
         }
+        self.poke.notify_one();
         let purpose = "waiting for the master to answer a poll, without which leases may not be believed";
         self.wait_until(purpose, || self.is_trusted()).await
     }

@@ -96,6 +96,29 @@ fn a_client_that_is_frozen_or_spoken_of_elsewhere_keeps_its_session() {
     });
 }
 
+/// Goal: what a client may not believe after it was frozen costs a round trip, and not the wait of a poll. Method: it is
+/// frozen until just after its leases may be believed no longer; its session goes on.
+#[test]
+fn a_client_that_was_frozen_reads_at_once_when_it_is_thawed() {
+    run(66, 3, |cluster| async move {
+        let (process, client) = cluster.process_with(cluster.options("h0")).await;
+        let (handle, _) = create(&client, InodeId::ROOT, "file").await;
+        client.write(handle, 0, pattern(1, 100)).await.unwrap();
+        client.fsync(handle).await.unwrap();
+        cluster.world.sleep(Duration::from_secs(3)).await;
+        let before = client.session();
+        process.freeze();
+        cluster.world.sleep(Duration::from_millis(8_200)).await;
+        assert!(client.shared().session.trust_left().is_zero(), "it believes nothing any more");
+        process.thaw();
+        let thawed = cluster.world.now();
+        assert_eq!(read_all(&client, handle).await.unwrap().len(), 100);
+        let took = cluster.world.now() - thawed;
+        assert!(took < Duration::from_millis(100), "{took:?}");
+        assert_eq!(client.session(), before, "it goes on");
+    });
+}
+
 async fn unnamed(client: &Client, linkable: bool) -> (Handle, InodeId) {
     let made = client
         .create_unnamed(

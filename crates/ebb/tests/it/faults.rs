@@ -135,8 +135,11 @@ fn a_drained_node_holds_nothing() {
     }
     let printed = cluster.ok(&["node", "drain", "n2"]);
     assert!(printed.contains("n2 holds no data any more"), "{printed}");
-    let nodes = cluster.json(&["node", "list"]);
-    assert_eq!((&nodes[1]["state"], &nodes[1]["volumes"][0]["replicas"]), (&"draining".into(), &0.into()));
+    // The list has what the node's last heartbeat said.
+    wait_for("a heartbeat without replicas", Duration::from_secs(20), || {
+        let nodes = cluster.json(&["node", "list"]);
+        nodes[1]["state"] == "draining" && nodes[1]["volumes"][0]["replicas"] == 0
+    });
     for index in 0..10 {
         let locations = cluster.json(&["fs", "locations", &format!("/f{index}")]);
         let replicas = locations["metablocks"][0]["replicas"].as_array().unwrap();

@@ -91,9 +91,9 @@ fn steady_power(section: &mut Section, lab: &Lab<'_>) -> Result<()> {
         (
             Rival::Rabbit,
             0.42,
-            "The same energy: activation keeps four nodes on without a transition; blinking has 4.3 nodes' worth of time, \
-             two seconds of each turn for transitions. So neither can win by much. What held the prototype's Rabbit up \
-             is not told.",
+            "Both have the energy of four nodes. Activation spends none of it on transitions. Blinking loses two seconds of \
+             each turn to them, and half a second before, in which clients on the node give back what others would wait \
+             for. No task begins that could not end. What held the prototype's Rabbit up is not told.",
         ),
         (
             Rival::LoadProportional,
