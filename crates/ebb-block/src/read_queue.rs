@@ -55,7 +55,11 @@ mod tests {
     fn a_read_counts_until_its_end_and_not_for_itself() {
         let queue = ReadQueue::default();
         let small = queue.enter(1);
-        assert_eq!((small.other_bytes(), queue.bytes()), (0, READ_COST_MIN), "a small one costs the disk something, too");
+        assert_eq!(
+            (small.other_bytes(), queue.bytes()),
+            (0, READ_COST_MIN),
+            "a small one costs the disk something, too"
+        );
         let large = queue.enter(1 << 20);
         assert_eq!((small.other_bytes(), large.other_bytes()), (1 << 20, READ_COST_MIN));
         let endless = queue.enter(u64::MAX);

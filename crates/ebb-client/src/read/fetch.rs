@@ -134,12 +134,7 @@ struct Heard {
 }
 
 /// The same; what members say is noted in `heard`.
-async fn ask_members(
-    shared: &Arc<Shared>,
-    wanted: &Wanted,
-    attempt: Duration,
-    heard: &Mutex<Heard>,
-) -> Result<Bytes> {
+async fn ask_members(shared: &Arc<Shared>, wanted: &Wanted, attempt: Duration, heard: &Mutex<Heard>) -> Result<Bytes> {
     let members = &wanted.record.members;
     let mut worst = err!(NoReplica, "m{} has no copies in the map", wanted.record.id);
     let mut line = match shared.way_to(wanted.rule, &wanted.record, wanted.len).await? {
@@ -293,7 +288,8 @@ pub(crate) fn order(shared: &Shared, rule: ReadRule, record: &pb::Metablock, len
     let queues: Vec<f64> = {
         let (queues, now) = (shared.queues.lock(), since_start(shared));
         let of = |member: &pb::Member| {
-            let other_calls = (shared.nodes.outstanding(member.node) as u64).saturating_sub(queues.own_reads(member.node));
+            let other_calls =
+                (shared.nodes.outstanding(member.node) as u64).saturating_sub(queues.own_reads(member.node));
             let bytes = queues.bytes(member.node, now).saturating_add(other_calls.saturating_mul(READ_COST_MIN));
             bytes as f64 / cost(len) as f64
         };

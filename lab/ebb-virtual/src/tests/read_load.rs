@@ -120,7 +120,10 @@ fn worst_over_mean(served: &[f64]) -> f64 {
 fn clients_that_read_at_once_load_all_nodes_alike() {
     for seed in 0..2 {
         let (served, refused, took) = served(seed, None);
-        println!("seed {seed}: {:.3} times the mean, {refused} refused, {took:?}, {served:.0?}", worst_over_mean(&served));
+        println!(
+            "seed {seed}: {:.3} times the mean, {refused} refused, {took:?}, {served:.0?}",
+            worst_over_mean(&served)
+        );
         assert!(worst_over_mean(&served) < 1.12, "{served:.0?}");
         assert!(refused > 0, "no node was ever found busy");
     }

@@ -71,7 +71,11 @@ fn own_reads_count_in_full_and_news_fades() {
     let mut queues = Queues::default();
     let first = queues.on_sent(1, BLOCK, MS);
     let second = queues.on_sent(1, 10, 2 * MS);
-    assert_eq!((queues.bytes(1, 2 * MS), queues.own_reads(1)), (BLOCK + READ_COST_MIN, 2), "a small read costs something");
+    assert_eq!(
+        (queues.bytes(1, 2 * MS), queues.own_reads(1)),
+        (BLOCK + READ_COST_MIN, 2),
+        "a small read costs something"
+    );
     // The second's answer tells of the first read, which is our own, and of three others.
     queues.on_answer(1, second, Some(4 * BLOCK), 2 * MS);
     queues.on_end(1, second);
@@ -240,7 +244,9 @@ impl Crowd {
     /// The node that takes the read in the end. Refusals take no time here.
     fn ask(&mut self, reader: usize, holders: &[usize], now: Duration) -> usize {
         let (first, rival) = self.readers[reader].choose(holders, now);
-        let (Some((rival, edge)), Some(limit)) = (rival, self.readers[reader].queues.limit(first, BLOCK)) else { return first };
+        let (Some((rival, edge)), Some(limit)) = (rival, self.readers[reader].queues.limit(first, BLOCK)) else {
+            return first;
+        };
         let queued = self.queued(first, now);
         if queued <= limit {
             return first;
@@ -330,7 +336,8 @@ fn a_slow_node_gets_fewer_reads_and_no_other_is_crowded() {
         crowd.nodes[4].1 *= 5;
         crowd.read_all(&anywhere(9, 2_000, seed), 4);
         let mean = 2_000.0 / 9.0;
-        let others: Vec<u64> = crowd.served.iter().enumerate().filter(|(node, _)| *node != 4).map(|one| *one.1).collect();
+        let others: Vec<u64> =
+            crowd.served.iter().enumerate().filter(|(node, _)| *node != 4).map(|one| *one.1).collect();
         assert!((crowd.served[4] as f64) < 0.5 * mean, "{:?}, seed {seed}", crowd.served);
         assert!(worst_over_mean(&others) < 1.15, "{others:?}, seed {seed}");
     }
