@@ -23,6 +23,17 @@ const DEVIATIONS: f64 = 4.0;
 const NEWEST: f64 = 0.125;
 const NEWEST_DEVIATION: f64 = 0.25;
 
+/// Part of an interval that clients on a node keep for giving back what others would wait for, before the node sleeps.
+const REST_PART: u64 = 40;
+/// The least and the most of that, in milliseconds.
+const REST_MS: (u64, u64) = (20, 500);
+
+/// Time before a node falls asleep in which clients on it begin nothing, in milliseconds.
+#[must_use]
+pub fn rest_ms(interval_ms: u64) -> u64 {
+    (interval_ms / REST_PART).clamp(REST_MS.0, REST_MS.1)
+}
+
 /// What a node does for work, from a moment on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
@@ -30,7 +41,7 @@ pub enum Turn {
     Always,
     /// It serves, and then sleeps.
     Awake {
-        /// Milliseconds until it stops serving.
+        /// Milliseconds until its clients rest, shortly before it stops serving.
         left_ms: u64,
         /// Milliseconds of its next turn; of this one, if no plan wakes it again.
         whole_ms: u64,
@@ -96,8 +107,10 @@ impl Timetable {
             Awake::Always => Turn::Always,
             Awake::ForMs(left_ms) => {
                 let wake = self.next_wake_ms(node, at_ms + left_ms);
+                let rest_ms = rest_ms(self.at(at_ms).map_or(0, |plan| plan.interval_ms));
+                let left_ms = left_ms.saturating_sub(rest_ms);
                 let whole_ms = match wake.map(|wake| self.awake_for(node, wake)) {
-                    Some(Awake::ForMs(whole)) => whole.max(left_ms),
+                    Some(Awake::ForMs(whole)) => whole.saturating_sub(rest_ms).max(left_ms),
                     Some(Awake::Always) => u64::MAX,
                     Some(Awake::Asleep) | None => left_ms,
                 };

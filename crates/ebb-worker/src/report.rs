@@ -51,10 +51,8 @@ pub struct Report {
     /// Splits that no worker could count; their words are missing above.
     pub failed: u64,
     /// Files found.
-    #[serde(skip)]
     pub files: u64,
     /// Their length in all.
-    #[serde(skip)]
     pub input_bytes: u64,
     /// The first errors of failed splits.
     #[serde(skip)]

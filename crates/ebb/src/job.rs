@@ -136,14 +136,17 @@ fn show_progress(now: Progress) {
 }
 
 fn print(context: &Context, client: &Client, args: &JobArgs, report: &Report, name: &str) {
-    for error in &report.errors {
-        context.output.warn(&with_paths(error, &|inode| client.kept_path(inode)));
+    let errors: Vec<String> =
+        report.errors.iter().map(|error| with_paths(error, &|inode| client.kept_path(inode))).collect();
+    for error in &errors {
+        context.output.warn(error);
     }
     if context.output.json() {
         let mut value = json!(report);
         if let Some(found) = value.as_object_mut().and_then(|report| report.remove("words")) {
             value[name] = found;
         }
+        value["errors"] = json!(errors);
         context.output.print_json(&value);
         return;
     }

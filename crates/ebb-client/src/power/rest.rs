@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ebb_power::Awake;
+use ebb_power::work::rest_ms;
 use ebb_runtime::Moment;
 use ebb_types::{NodeId, Result};
 use tokio::sync::Notify;
@@ -27,10 +28,6 @@ use crate::shared::Shared;
 
 /// Between looks at the plans, which may change.
 const LOOK: Duration = Duration::from_secs(1);
-/// Part of an interval that is kept for giving back.
-const PART: u64 = 40;
-/// The least and the most that is kept.
-const AHEAD_MS: (u64, u64) = (20, 500);
 /// Files that are in use and given back at a time.
 const FILES_MAX: usize = 32;
 
@@ -54,7 +51,7 @@ enum Next {
 
 /// `awake`: how long its node still serves.
 fn next(awake: Awake, interval_ms: u64) -> Next {
-    let ahead = Duration::from_millis((interval_ms / PART).clamp(AHEAD_MS.0, AHEAD_MS.1));
+    let ahead = Duration::from_millis(rest_ms(interval_ms));
     match awake.left() {
         Some(left) if left <= ahead => Next::Rest(left),
         Some(left) => Next::Serve((left - ahead).min(LOOK)),

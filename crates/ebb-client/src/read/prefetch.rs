@@ -2,24 +2,30 @@
 //!
 //! A stream is fetched by whole blocks, with a window ahead of it. The window doubles with every read that begins where
 //! the last one ended, up to the handle's *limit*: a percentage of the full window, or the room that `spare` finds
-//! (metablocks paper, G5). Bytes ahead are wasted where a stream ends, so traffic grows with the limit. Reads that jump about fetch nothing ahead, whatever the limit.
+//! (metablocks paper, G5). Bytes ahead are wasted where a stream ends, so traffic grows with the limit.
+//! Reads that jump about fetch nothing ahead, whatever the limit, and only what they ask for, however small their file is.
 
 use ebb_types::{Geometry, Prefetch};
 
 /// The full window, in blocks.
 pub(crate) const WINDOW_MAX: u64 = 8;
-/// How far a read may be from where the last one ended and still count as going on: kernels read ahead out of order.
-const SLACK_BLOCKS: u64 = 2;
-/// The same in bytes, at most: of large blocks two are so far that reads which jump about would count as going on.
-const SLACK_MAX: u64 = 2 << 20;
+/// A run of reads that is as long as this is a stream. Small reads that jump about within a file seldom make such a run.
+const STREAM_MIN: u64 = 32 << 10;
+/// A gap before or behind a run may be this part of it, one in so many, and still count as going on: kernels read ahead
+/// out of order.
+const GAP_PART: u64 = 4;
+/// The same in bytes, at most.
+const GAP_MAX: u64 = 2 << 20;
+/// Read-ahead crosses the edge of a metablock once the reader is as close to it as this, in blocks.
+const EDGE_BLOCKS: u64 = 2;
 
-/// How one handle reads.
+/// How one handle reads: the run of reads that its last one belongs to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReadAhead {
-    next: u64,
+    start: u64,
+    end: u64,
     /// Blocks to fetch beyond the read, if nothing limits them; 0: reads jump about.
     window: u64,
-    started: bool,
 }
 
 /// How much to fetch for one read.
@@ -43,22 +49,20 @@ pub(crate) fn limit(setting: Prefetch, spare: impl FnOnce() -> u64) -> u64 {
 impl ReadAhead {
     /// Notes a read of `offset..end` and decides how much to fetch, at most `limit` blocks ahead.
     pub fn on_read(&mut self, geometry: Geometry, offset: u64, end: u64, limit: u64) -> Reach {
-        let slack = (SLACK_BLOCKS * geometry.block_size).min(SLACK_MAX);
-        let near = offset <= self.next + slack && offset + slack >= self.next;
-        let goes_on = self.started && near && end > self.next.saturating_sub(slack);
-        let was = self.next;
-        if goes_on {
-            if end > self.next {
+        let run = self.end - self.start;
+        let gap = (run / GAP_PART).min(GAP_MAX);
+        let was_end = self.end;
+        let is_at_end = offset <= self.end + gap && end + gap >= self.end;
+        let is_at_start = offset < self.start && end + gap >= self.start;
+        if run > 0 && (is_at_end || is_at_start) {
+            (self.start, self.end) = (self.start.min(offset), self.end.max(end));
+            if end > was_end && self.end - self.start >= STREAM_MIN {
                 self.window = (self.window * 2).clamp(1, WINDOW_MAX);
             }
-            self.next = self.next.max(end);
         } else {
-            self.window = 0;
-            self.next = end;
+            *self = Self { start: offset, end: end.max(offset), window: 0 };
         }
-        self.started = true;
-        // A second small read right behind the first is a stream; one long jump is not.
-        let whole_blocks = self.window > 0 && offset <= was + slack;
+        let whole_blocks = self.window > 0;
         let blocks = self.window.min(limit);
         let ahead_to = if whole_blocks && blocks > 0 { ahead(geometry, end, blocks) } else { end };
         Reach { whole_blocks, ahead_to }
@@ -69,7 +73,7 @@ impl ReadAhead {
 fn ahead(geometry: Geometry, end: u64, blocks: u64) -> u64 {
     let wanted = end + blocks * geometry.block_size;
     let edge = end.next_multiple_of(geometry.metablock_size);
-    if wanted <= edge || edge - end <= SLACK_BLOCKS * geometry.block_size { wanted } else { edge }
+    if wanted <= edge || edge - end <= EDGE_BLOCKS * geometry.block_size { wanted } else { edge }
 }
 
 #[cfg(test)]
@@ -102,16 +106,54 @@ mod tests {
             assert!(ahead.on_read(GEOMETRY, READ, 2 * READ, limit).whole_blocks);
             let jump = ahead.on_read(GEOMETRY, 500 << 20, (500 << 20) + 4096, limit);
             assert_eq!(jump, Reach { whole_blocks: false, ahead_to: (500 << 20) + 4096 });
+            let back = ahead.on_read(GEOMETRY, 0, 4096, limit);
+            assert!(!back.whole_blocks, "a place that was read before is a jump all the same");
         }
     }
 
+    /// How many of so many reads of `size` bytes at random places of a file fetch whole blocks.
+    fn whole_blocks_of_random_reads(file: u64, size: u64, grain: u64) -> usize {
+        let (mut ahead, mut place) = (ReadAhead::default(), 1_u64);
+        let mut random = || {
+            place = place.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (place >> 33) % ((file - size) / grain + 1) * grain
+        };
+        let offsets: Vec<u64> = (0..1_000).map(|_| random()).collect();
+        let reads = offsets.into_iter().map(|at| ahead.on_read(GEOMETRY, at, at + size, WINDOW_MAX));
+        reads.filter(|reach| reach.whole_blocks).count()
+    }
+
     #[test]
-    fn the_gap_that_counts_as_sequential_does_not_grow_with_large_blocks() {
+    fn reads_that_jump_about_in_a_small_file_fetch_what_they_ask_for() {
+        assert_eq!(whole_blocks_of_random_reads(1 << 20, 4 << 10, 4 << 10), 0);
+        let pages = whole_blocks_of_random_reads(1 << 20, 16 << 10, 16 << 10);
+        assert!(pages < 60, "{pages} of 1,000 pages");
+        let objects = whole_blocks_of_random_reads(4 << 20, 100_000, 1);
+        assert!(objects < 100, "{objects} of 1,000 objects");
+    }
+
+    #[test]
+    fn small_reads_in_a_row_and_reads_out_of_order_are_a_stream() {
+        let mut ahead = ReadAhead::default();
+        let small: Vec<bool> =
+            (0..12).map(|at| ahead.on_read(GEOMETRY, at << 12, (at + 1) << 12, 8).whole_blocks).collect();
+        assert_eq!(small.iter().filter(|whole| **whole).count(), 12 - 7, "from 32 KiB on: {small:?}");
+        let mut ahead = ReadAhead::default();
+        let places = [1, 0, 2, 3, 5, 4, 6, 8, 7, 9, 10];
+        let reads = places.map(|at: u64| ahead.on_read(GEOMETRY, at * READ, (at + 1) * READ, WINDOW_MAX).whole_blocks);
+        assert_eq!(reads, [false, false, true, true, true, true, true, true, true, true, true]);
+        let mut backwards = ReadAhead::default();
+        let mut reads = (0..20_u64).rev().map(|at| backwards.on_read(GEOMETRY, at * READ, (at + 1) * READ, WINDOW_MAX));
+        assert!(reads.all(|reach| !reach.whole_blocks), "a window lies ahead, and not behind");
+    }
+
+    #[test]
+    fn the_gap_that_counts_as_going_on_does_not_grow_with_large_blocks() {
         let large = Geometry { block_size: 16 << 20, metablock_size: 16 << 20 };
         let mut ahead = ReadAhead::default();
-        let mut is_stream = |at: u64| ahead.on_read(large, at, at + 8192, WINDOW_MAX).whole_blocks;
+        let mut is_stream = |at: u64| ahead.on_read(large, at, at + (32 << 10), WINDOW_MAX).whole_blocks;
         assert!(!is_stream(100 << 20) && !is_stream(120 << 20) && !is_stream(90 << 20));
-        assert!(is_stream((90 << 20) + 8192));
+        assert!(is_stream((90 << 20) + (32 << 10)));
     }
 
     #[test]

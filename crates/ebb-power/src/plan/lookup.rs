@@ -181,6 +181,10 @@ impl PowerPlan {
     /// enough.
     #[must_use]
     pub fn next_wake_ms(&self, node: NodeId, at_ms: u64) -> Option<u64> {
+        // Before the plan's start a node is as at its start: one that serves then serves now.
+        if self.is_awake(node, at_ms) {
+            return Some(at_ms);
+        }
         let at_ms = at_ms.max(self.start_ms);
         let Some(plan) = self.nodes.get(&node) else { return Some(at_ms) };
         let Duty::Blink { active_ms, .. } = plan.duty else {

@@ -100,6 +100,14 @@ fn plans_that_cannot_be_are_refused() {
 }
 
 #[test]
+fn nodes_that_serve_when_the_first_plan_begins_serve_before_it() {
+    let mut table = Timetable::default();
+    assert!(table.accept(PowerPlan { start_ms: 500, ..plan(&[Duty::On]) }, 0).unwrap());
+    assert_eq!((table.awake_for(ONE, 100), table.state(ONE, 100)), (Awake::Always, NodeState::Awake));
+    assert_eq!(table.next_wake_ms(ONE, 100), Some(100));
+}
+
+#[test]
 fn a_timetable_changes_plans_when_the_next_begins() {
     let mut table = Timetable::default();
     assert_eq!((table.awake_for(ONE, 5), table.state(ONE, 5)), (Awake::Always, NodeState::Awake));

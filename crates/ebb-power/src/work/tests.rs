@@ -44,16 +44,16 @@ const fn awake(left_ms: u64, whole_ms: u64) -> Turn {
 #[test]
 fn a_turn_is_told_from_the_plans() {
     let blinks = timetable([plan(1, 0, blink(0, 4_220))]);
-    assert_eq!(blinks.turn(ONE, 1_110), Turn::Awake { left_ms: 3_000, whole_ms: 4_000, next_ms: Some(9_000) });
+    assert_eq!(blinks.turn(ONE, 1_110), Turn::Awake { left_ms: 2_750, whole_ms: 3_750, next_ms: Some(9_000) });
     assert_eq!(blinks.turn(ONE, 6_000), Turn::Asleep { wakes_in_ms: 4_110 });
     assert_eq!(Timetable::default().turn(ONE, 6_000), Turn::Always);
     assert_eq!(timetable([plan(1, 0, Duty::On)]).turn(ONE, 6_000), Turn::Always);
     assert_eq!(timetable([plan(1, 0, Duty::Off)]).turn(ONE, 6_000), Turn::Off);
     // The next plan lets it serve on, or lets it sleep for good.
     let stays = timetable([plan(1, 0, blink(0, 4_220)), plan(2, 10_000, Duty::On)]);
-    assert_eq!(stays.turn(ONE, 1_110), Turn::Awake { left_ms: 3_000, whole_ms: u64::MAX, next_ms: Some(8_890) });
+    assert_eq!(stays.turn(ONE, 1_110), Turn::Awake { left_ms: 2_750, whole_ms: u64::MAX, next_ms: Some(8_890) });
     let ends = timetable([plan(1, 0, blink(0, 4_220)), plan(2, 10_000, Duty::Off)]);
-    assert_eq!(ends.turn(ONE, 1_110), Turn::Awake { left_ms: 3_000, whole_ms: 3_000, next_ms: None });
+    assert_eq!(ends.turn(ONE, 1_110), Turn::Awake { left_ms: 2_750, whole_ms: 2_750, next_ms: None });
     assert_eq!(ends.turn(ONE, 6_000), Turn::Off);
 }
 
@@ -105,9 +105,10 @@ proptest! {
         let turn = timetable.turn(ONE, at_ms);
         prop_assert_eq!(turn.is_awake(), !timetable.awake_for(ONE, at_ms).is_asleep());
         if let Turn::Awake { left_ms, whole_ms, .. } = turn {
-            prop_assert!(0 < left_ms && left_ms <= whole_ms);
+            prop_assert!(left_ms <= whole_ms);
             if turn.may_begin(need_ms) && need_ms + MARGIN_MS <= whole_ms {
-                prop_assert!(timetable.awake_for(ONE, at_ms).serves_for(need_ms + MARGIN_MS));
+                let until_asleep_ms = need_ms + MARGIN_MS + rest_ms(INTERVAL_MS);
+                prop_assert!(timetable.awake_for(ONE, at_ms).serves_for(until_asleep_ms));
             }
         }
         if let Turn::Asleep { wakes_in_ms } = turn {

@@ -1,15 +1,17 @@
 //! `ebb fs locations`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ebb_cli::admin;
 use ebb_cli::directory::ClusterDir;
 use ebb_cli::output::Table;
 use ebb_cli::path::EbbPath;
-use ebb_types::{FileKind, Geometry, Result, bail};
+use ebb_client::BlinkState;
+use ebb_types::{FileKind, Geometry, NodeId, Result, bail};
 use ebb_wire::pb;
 use ebb_wire::pb::explain_copies::What;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::Session;
 use crate::node::copy_state;
@@ -19,6 +21,18 @@ async fn explained(cluster: &ClusterDir, inode: u64) -> Result<BTreeMap<u64, (&'
     let reply = admin::master(cluster)?.call(&pb::ExplainCopies { what: Some(What::Inode(inode)) }, admin::ASK).await?;
     let sets = reply.sets.into_iter().map(|set| (set.metablock, (copy_state(set.state()), set.why)));
     Ok(sets.collect())
+}
+
+/// A copy's node: what it does now, for how long it serves, and when it serves. So a scheduler knows what can end.
+fn node_json(node: u64, host: &str, power: &BlinkState) -> Map<String, Value> {
+    let seconds = |time: Option<Duration>| json!(time.map(|time| time.as_secs_f64()));
+    let mut shown = Map::new();
+    shown.insert("node".to_owned(), json!(format!("n{node}")));
+    shown.insert("host".to_owned(), json!(host));
+    shown.insert("power".to_owned(), json!(power.to_string()));
+    shown.insert("awake_for_s".to_owned(), seconds(power.awake_left));
+    shown.insert("wakes_in_s".to_owned(), seconds(power.wakes_in));
+    shown
 }
 
 impl Session {
@@ -45,11 +59,11 @@ impl Session {
                 // A replica whose node does not answer has a place all the same; its file is not known now.
                 let place = files.get(&(metablock.id, member.volume)).filter(|place| !place.file.is_empty());
                 let file = place.map(|place| place.file.clone());
-                replicas.push(json!({
-                    "node": format!("n{}", member.node), "host": host.as_str(), "power": power.to_string(),
-                    "volume": format!("v{}", member.volume), "file": file,
-                    "file_offset": place.map(|place| place.file_offset),
-                }));
+                let mut replica = node_json(member.node, host.as_str(), power);
+                replica.insert("volume".to_owned(), json!(format!("v{}", member.volume)));
+                replica.insert("file".to_owned(), json!(file));
+                replica.insert("file_offset".to_owned(), json!(place.map(|place| place.file_offset)));
+                replicas.push(replica);
                 table.row(vec![
                     format!("m{}", metablock.id),
                     offset.to_string(),
@@ -77,10 +91,11 @@ impl Session {
             }
             let extra = metablock.extra.iter().map(|extra| {
                 let file = files.get(&(metablock.id, extra.volume)).map(|place| place.file.clone());
-                json!({
-                    "node": format!("n{}", extra.node), "host": self.client.host_of(extra.node).as_str(),
-                    "volume": format!("v{}", extra.volume), "file": file,
-                })
+                let (host, power) = (self.client.host_of(extra.node), self.client.blink_state(NodeId::new(extra.node)));
+                let mut shown = node_json(extra.node, host.as_str(), &power);
+                shown.insert("volume".to_owned(), json!(format!("v{}", extra.volume)));
+                shown.insert("file".to_owned(), json!(file));
+                shown
             });
             let extra: Vec<_> = extra.collect();
             let mut shown = json!({

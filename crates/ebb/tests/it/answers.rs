@@ -25,7 +25,27 @@ fn json_of(cluster: &Cluster, line: &str) -> Value {
     for key in keys {
         assert!(documented.contains(&format!("`{key}`")), "{line}: {key} is not in docs/json.md: {documented}");
     }
+    for key in promised(&documented).filter(|_| first.is_some()) {
+        assert!(first.is_some_and(|object| object.get(&key).is_some()), "{line}: {key} is missing: {value}");
+    }
     value
+}
+
+/// Keys that every answer of a row has: those before a semicolon or a colon, and not in brackets.
+fn promised(documented: &str) -> impl Iterator<Item = String> {
+    let keys = documented.split('|').nth(2).unwrap_or_default().trim().trim_start_matches("a list of ");
+    let plain = keys.split([';', ':']).next().unwrap_or_default().to_owned();
+    let mut depth = 0_i32;
+    let outside: String = plain
+        .chars()
+        .filter(|letter| {
+            depth += i32::from(*letter == '(') - i32::from(*letter == ')');
+            depth == 0
+        })
+        .collect();
+    // "`words` or `lines`": one of them.
+    let words: Vec<String> = outside.split(',').filter(|word| !word.contains(" or ")).map(str::to_owned).collect();
+    words.into_iter().filter_map(|word| word.trim().strip_prefix('`')?.strip_suffix('`').map(str::to_owned))
 }
 
 /// The row of a command in the page on JSON, with the row that it refers to.

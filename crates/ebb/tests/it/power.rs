@@ -107,6 +107,47 @@ fn nine_nodes_blink_and_a_reader_never_fails() {
     cluster.healthy();
 }
 
+/// Goal: every word counts once while the workers sleep and wake, and a scheduler is told what will be awake. Method: jobs
+/// at half the power, and at a fifth, where one node at a time is awake; splits that do not fit into one turn.
+#[test]
+fn a_job_counts_every_word_once_while_nodes_blink() {
+    let cluster = up("blink-circular");
+    let local = cluster.path("words");
+    std::fs::create_dir_all(&local).unwrap();
+    for file in 0..60 {
+        std::fs::write(local.join(format!("f{file}")), "words of a file ".repeat(10_000 + file)).unwrap();
+    }
+    cluster.ok(&["dataset", "create", "/d", "--block", "256KiB", "--metablock", "1MiB"]);
+    cluster.ok(&["fs", "put", "-r", local.to_str().unwrap(), "/d"]);
+    let expected: u64 = (0..60).map(|file| 4 * (10_000 + file)).sum();
+    wait_plan(&cluster, "the first status", |status| status["policy"] == "blink-circular");
+    let replicas = || {
+        let shown = cluster.json(&["fs", "locations", "/d/words/f0"]);
+        shown["metablocks"][0]["replicas"].as_array().unwrap().clone()
+    };
+    assert!(replicas().iter().all(|one| one["awake_for_s"].is_null() && one["wakes_in_s"] == 0.0), "{:?}", replicas());
+
+    for fraction in ["0.5", "0.2"] {
+        cluster.ok(&["power", "set", "--fraction", fraction]);
+        wait_plan(&cluster, "nodes that blink", |status| {
+            let budget = fraction.parse::<f64>().unwrap();
+            let nodes = status["nodes"].as_array().unwrap();
+            nodes.iter().all(|node| node["active_s"].as_f64().unwrap() < 4.0 * budget)
+        });
+        for replica in replicas() {
+            let (left, wakes) = (replica["awake_for_s"].as_f64().unwrap(), replica["wakes_in_s"].as_f64().unwrap());
+            assert!((left > 0.0) == (wakes == 0.0) && left.max(wakes) <= 2.0, "{replica}");
+        }
+        for _ in 0..3 {
+            let job = cluster.json(&["job", "count", "/d"]);
+            assert_eq!((&job["words"], &job["failed"]), (&expected.into(), &0.into()), "{job}");
+            assert_eq!(job["files"], 60, "{job}");
+        }
+    }
+    cluster.ok(&["power", "set", "--fraction", "1.0"]);
+    cluster.healthy();
+}
+
 /// Goal: data written while half of a chain is off lie with nodes that are on, are shown so, and come home.
 /// Method: a new file and an overwritten one under half the power, the master dies; then full power.
 #[test]
