@@ -57,10 +57,9 @@ pub const fn layout(policy: PolicyKind) -> Layout {
         PolicyKind::Activation => Layout::equal_work(1, 3),
         PolicyKind::Tide => Layout::equal_work(2, 3),
         PolicyKind::BlinkStaggered | PolicyKind::BlinkCircular => Layout::balanced(3),
-        PolicyKind::AlwaysOn
-        | PolicyKind::BlinkSynchronous
-        | PolicyKind::LoadProportional
-        | PolicyKind::Migration => Layout::RANDOM,
+        PolicyKind::AlwaysOn | PolicyKind::BlinkSynchronous | PolicyKind::LoadProportional | PolicyKind::Migration => {
+            Layout::RANDOM
+        }
     }
 }
 
@@ -487,15 +486,12 @@ impl Requests {
 
 /// The same on a virtual cluster of nodes with these settings, apart from the policy and from where the power comes.
 pub fn simulate(seed: u64, nodes: usize, settings: &Settings, policy: PolicyKind, load: Load) -> Result<Compliance> {
-    let settings = Settings {
-        policy: policy.name().to_owned(),
-        feed: None,
-        forced: None,
-        force: false,
-        ..settings.clone()
-    };
+    let mut settings = settings.clone();
+    policy.name().clone_into(&mut settings.policy);
+    (settings.feed, settings.forced, settings.force) = (None, None, false);
     World::run(seed, WorldOptions::default(), |world| async move {
-        let plant = Plant { policy, node: settings.node(), battery: settings.battery(settings.active_watts * nodes as f64) };
+        let plant =
+            Plant { policy, node: settings.node(), battery: settings.battery(settings.active_watts * nodes as f64) };
         let options = PowerOptions { settings, ..PowerOptions::new(nodes, policy, load.interval) };
         let cluster = PowerCluster::start_with(&world, options).await?;
         let client = cluster.connect("client").await?;

@@ -202,7 +202,8 @@ mod tests {
         assert_eq!(seen.mean_within(), Some(seconds(2.0)));
         assert_eq!(seen.all_serving(), Some(seconds(3.0)));
         let mut fine = seen;
-        let more = (1..100).map(|at| Look { at: seconds(10.0 + f64::from(at) / 50.0), ..fine.looks[1] });
+        let at_cut = fine.looks[1];
+        let more = (1..100).map(|at| Look { at: seconds(10.0 + f64::from(at) / 50.0), ..at_cut });
         fine.looks.splice(2..2, more);
         let since = fine.mean_within().unwrap();
         assert!((1.62..1.65).contains(&since.as_secs_f64()), "2 s - 0.375 s: {since:?}");
@@ -237,14 +238,17 @@ mod tests {
             let begin = 12.0 + 4.0 * f64::from(number);
             [(begin, 70.0), (begin + 2.0, 10.0)]
         });
-        let swings: Vec<(f64, f64)> = swings.filter(|draw| draw.0 < 30.0).collect();
-        let all: Vec<(f64, f64)> = [(0.0, 100.0)].into_iter().chain(swings).chain([(29.9, 70.0)]).collect();
-        let seen = record(&all);
+        let swings: Vec<(f64, f64)> = [(0.0, 100.0)].into_iter().chain(swings.filter(|draw| draw.0 < 30.0)).collect();
+        let seen = record(&swings);
         assert_eq!(seen.within(), None, "it is above the supply when that ends");
-        assert_eq!(seen.mean_within(), None);
-        let mut grained = seen.clone();
-        grained.grain_watts = 1.6;
-        assert_eq!(grained.mean_within(), Some(seconds(2.0)), "a tenth of a second at 60 W more, of four");
+        assert_eq!(seen.mean_within(), Some(seconds(2.0)));
+        // A tenth of a second too long: 60 W more, of four seconds.
+        let mut late: Vec<(f64, f64)> = swings.into_iter().filter(|draw| draw.0 != 28.0).collect();
+        late.push((27.9, 70.0));
+        let mut late = record(&late);
+        assert_eq!(late.mean_within(), None);
+        late.grain_watts = 1.6;
+        assert_eq!(late.mean_within(), Some(seconds(2.0)));
     }
 
     #[test]
