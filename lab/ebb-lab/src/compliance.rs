@@ -32,7 +32,7 @@ const HOST: &str = "client";
 #[derive(Debug, Args)]
 pub struct ComplianceArgs {
     /// Policy to measure; give the option several times for more [default: every one that moves no data].
-    #[arg(long = "policy", value_name = "POLICY", value_parser = one_of(POLICIES.iter().map(|policy| policy.name())))]
+    #[arg(long = "policy", value_name = "POLICY", value_parser = one_of::<PolicyKind>(POLICIES.iter().map(|policy| policy.name())))]
     policies: Vec<PolicyKind>,
     /// Measure virtual clusters alone. No cluster has to run.
     #[arg(long)]
@@ -144,7 +144,7 @@ impl Site {
                 seen.push(self.measure(&runtime, &client, *policy, load).await?);
                 on_done();
             }
-            Ok(seen)
+            Ok::<Vec<Compliance>, Error>(seen)
         };
         let (seen, signal) = tokio::select! {
             biased;
