@@ -10,29 +10,28 @@
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use ebb_client::{Access, Client, Handle, NewFile, NewName};
+use ebb_client::Client;
 use ebb_power::{Battery, NodePower, PolicyKind, wall_ms};
 use ebb_runtime::virt::{World, WorldOptions};
-use ebb_runtime::{Moment, Runtime, Task};
-use ebb_types::{Credentials, ErrorKind, InodeId, Result, bail};
+use ebb_runtime::{Moment, Runtime};
+use ebb_types::{Result, bail};
 use ebb_virtual::power::meter::is_capped;
 use ebb_virtual::power::{PowerCluster, PowerOptions, Settings};
 use ebb_wire::pb;
-use ebb_wire::pb::meta_op::{CreateDataset, Op};
-use parking_lot::Mutex;
 
-use crate::measure::Latencies;
 use crate::testbed::Layout;
 
+mod data;
 pub mod record;
 pub mod report;
+mod requests;
 
+pub use data::Data;
 use record::{Look, Record};
+pub use requests::Answered;
+use requests::Requests;
 
 /// The share of the nodes' power that is left.
 pub const LEVEL: f64 = 0.2;
@@ -71,8 +70,6 @@ pub const NOTICE: Duration = Duration::from_millis(500);
 pub const LOOK: Duration = Duration::from_millis(10);
 /// For all nodes to serve, beside some intervals.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Name of the directory that is read and written.
-const DIRECTORY: &str = "lab-compliance";
 
 /// The requests, and how long they are sent.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -128,35 +125,6 @@ pub struct Controls<Set, See, Ask> {
     pub ask: Ask,
 }
 
-/// What became of the requests.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Answered {
-    /// Of all reads.
-    pub reads: Latencies,
-    /// Of all writes, until they were safe.
-    pub writes: Latencies,
-    /// The first error, if there was one.
-    pub error: Option<String>,
-}
-
-impl Answered {
-    fn add(&mut self, of: fn(&mut Self) -> &mut Latencies, took: Duration, done: Result<()>) {
-        match done {
-            Ok(()) => of(self).add(took),
-            Err(error) => {
-                of(self).failed += 1;
-                self.error.get_or_insert_with(|| error.to_string());
-            }
-        }
-    }
-
-    /// Requests that failed.
-    #[must_use]
-    pub const fn failed(&self) -> u64 {
-        self.reads.failed + self.writes.failed
-    }
-}
-
 /// A cluster's behaviour under one policy.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Compliance {
@@ -186,81 +154,6 @@ impl Compliance {
             return Some(format!("{}: drew more than the supply for {above:?}", self.policy));
         }
         None
-    }
-}
-
-/// The data of a measurement.
-pub struct Data {
-    /// Every file, open for reading and writing. The last one is written, the others are read.
-    pub handles: Vec<Handle>,
-    /// Bytes of a block.
-    pub block_bytes: u64,
-    /// Blocks of each file.
-    pub blocks_per_file: u64,
-}
-
-impl Data {
-    const FILES: usize = 25;
-    const BLOCK: u64 = 256 << 10;
-    const BLOCKS_PER_FILE: u64 = 4;
-
-    /// Writes a dataset of its own with three copies.
-    pub async fn make(client: &Client, layout: Layout) -> Result<Self> {
-        let root = Credentials::root();
-        let made = client
-            .make_dir(&root, NewName { parent: InodeId::ROOT, name: DIRECTORY.as_bytes(), mode: 0o755, umask: 0 })
-            .await?;
-        let dataset = pb::Dataset {
-            path: format!("/{DIRECTORY}"),
-            layout: layout.name.to_owned(),
-            replicas: layout.replicas,
-            primaries: layout.primaries,
-            gear_size: layout.gear_size,
-            block_size: Self::BLOCK,
-            metablock_size: Self::BLOCK,
-            replication: "pipeline".to_owned(),
-            ..Default::default()
-        };
-        client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
-        let mut data = Self { handles: Vec::new(), block_bytes: Self::BLOCK, blocks_per_file: Self::BLOCKS_PER_FILE };
-        for file in 0..Self::FILES {
-            let name = name_of(file);
-            let created = client.create(&root, NewFile::exclusive(made.inode, name.as_bytes(), Access::ReadWrite));
-            let handle = created.await?.handle;
-            for block in 0..Self::BLOCKS_PER_FILE {
-                client.write(handle, block * Self::BLOCK, data.block(file as u8)).await?;
-            }
-            client.fsync(handle).await?;
-            data.handles.push(handle);
-        }
-        Ok(data)
-    }
-
-    /// Removes what [`Data::make`] made, all of it or what there is of it. Open handles are the caller's.
-    pub async fn remove(client: &Client) -> Result<()> {
-        let root = Credentials::root();
-        let Some(found) = unless_gone(client.resolve(&root, format!("/{DIRECTORY}").as_bytes()).await)? else {
-            return Ok(());
-        };
-        for file in 0..Self::FILES {
-            unless_gone(client.unlink(&root, found.inode, name_of(file).as_bytes()).await)?;
-        }
-        unless_gone(client.remove_dir(&root, InodeId::ROOT, DIRECTORY.as_bytes()).await).map(drop)
-    }
-
-    fn block(&self, byte: u8) -> Bytes {
-        Bytes::from(vec![byte; usize::try_from(self.block_bytes).unwrap_or_default()])
-    }
-}
-
-fn name_of(file: usize) -> String {
-    format!("f{file}")
-}
-
-fn unless_gone<T>(done: Result<T>) -> Result<Option<T>> {
-    match done {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        done => done.map(Some),
     }
 }
 
@@ -407,80 +300,6 @@ where
         let interval_ms = u64::try_from(self.interval.as_millis()).unwrap_or(u64::MAX).max(1);
         let past_ms = (wall_ms(self.runtime.wall()) + interval_ms - interval_ms / 10) % interval_ms;
         self.runtime.sleep(Duration::from_millis(interval_ms - past_ms)).await;
-    }
-}
-
-/// The load while it runs.
-struct Requests {
-    over: Arc<AtomicBool>,
-    tasks: Vec<Task<()>>,
-    answered: Arc<Mutex<Answered>>,
-}
-
-impl Drop for Requests {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
-    }
-}
-
-impl Requests {
-    fn start(runtime: &Runtime, client: &Client, data: &Data, load: Load) -> Self {
-        let mut requests = Self { over: Arc::default(), tasks: Vec::new(), answered: Arc::default() };
-        let Some((written, read)) = data.handles.split_last() else { return requests };
-        let (bytes, blocks) = (data.block_bytes, data.blocks_per_file);
-        for reader in 0..load.readers {
-            let (client, handles) = (client.clone(), read.to_vec());
-            let request = move |number: u64| {
-                let files = handles.len() as u64;
-                // All files, each at its next block, by every reader from another file on.
-                let (file, block) = ((number + reader as u64 * 7) % files, number / files % blocks);
-                let (client, handle) = (client.clone(), handles[file as usize]);
-                async move { client.read(handle, block * bytes, bytes as u32).await.map(drop) }
-            };
-            requests.spawn(runtime, load.read_pause, |answered| &mut answered.reads, request);
-        }
-        let (client, written, content) = (client.clone(), *written, data.block(255));
-        let request = move |number: u64| {
-            let (client, content) = (client.clone(), content.clone());
-            async move {
-                client.write(written, number % blocks * bytes, content).await?;
-                client.fsync(written).await
-            }
-        };
-        requests.spawn(runtime, load.write_pause, |answered| &mut answered.writes, request);
-        requests
-    }
-
-    /// Requests one after the other, until it is over.
-    fn spawn<Work: Future<Output = Result<()>> + Send>(
-        &mut self,
-        runtime: &Runtime,
-        pause: Duration,
-        of: fn(&mut Answered) -> &mut Latencies,
-        request: impl Fn(u64) -> Work + Send + 'static,
-    ) {
-        let (own, over, answered) = (runtime.clone(), Arc::clone(&self.over), Arc::clone(&self.answered));
-        self.tasks.push(runtime.spawn("requests", async move {
-            for number in 0_u64.. {
-                if over.load(Ordering::Relaxed) {
-                    return;
-                }
-                let began = own.now();
-                let done = request(number).await;
-                let took = own.now().since(began);
-                answered.lock().add(of, took, done);
-                own.sleep(pause.saturating_sub(took)).await;
-            }
-        }));
-    }
-
-    /// Sends no more, and waits for the answers.
-    async fn end(mut self) -> Result<Answered> {
-        self.over.store(true, Ordering::Relaxed);
-        for task in std::mem::take(&mut self.tasks) {
-            task.join().await?;
-        }
-        Ok(std::mem::take(&mut *self.answered.lock()))
     }
 }
 

@@ -63,11 +63,13 @@ fn add_rows(section: &mut Section, seen: &Compliance) {
     let words = format!("{why} {:.0} J above the supply in all.", over.joules);
     let missing = Cell::Number(over.missing_joules, 0);
     row("joules that supply and battery had not", "0", missing, words.trim(), over.missing_joules < 1.0);
-    row("requests that failed", "0", Cell::Count(answered.failed()), "", answered.failed() == 0);
+    let first = answered.error.as_deref().unwrap_or("");
+    row("requests that failed", "0", Cell::Count(answered.failed()), first, answered.failed() == 0);
     let slowest = answered.reads.seconds.iter().chain(&answered.writes.seconds).copied().max_by(f64::total_cmp);
-    let interval = record.interval.as_secs_f64();
+    // The plan of the low supply may have a longer interval, or a shorter one that its end does not keep.
+    let interval = record.interval.max(seen.interval).as_secs_f64();
     row(
-        "slowest request (s)",
+        "slowest request of those answered (s)",
         "an interval at most",
         Cell::number(slowest, 1),
         "",
