@@ -11,6 +11,8 @@ mod caches;
 mod coherence;
 #[path = "it/commands.rs"]
 mod commands;
+#[path = "it/compliance.rs"]
+mod compliance;
 #[path = "it/copies.rs"]
 mod copies;
 #[path = "it/damage.rs"]

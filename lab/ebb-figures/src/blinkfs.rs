@@ -1,5 +1,6 @@
 //! *BlinkFS: A Distributed File System for Intermittent Power*.
 
+mod compliance;
 mod computed;
 mod latency;
 mod mapreduce;
@@ -18,7 +19,7 @@ pub const INTRO: &[&str] = &[
      Reads, writes and jobs are those of the real services in virtual time, under plans of the real policies.",
 ];
 
-/// Its figures, in the order of the paper.
+/// Its figures, in the order of the paper; then how the policies keep to the supply.
 pub const PARTS: &[Part] = &[
     Part { sources: computed::SOURCES, make: computed::section },
     Part { sources: speed::SOURCES, make: speed::section },
@@ -26,4 +27,5 @@ pub const PARTS: &[Part] = &[
     Part { sources: oscillation::SOURCES, make: oscillation::section },
     Part { sources: mapreduce::SOURCES, make: mapreduce::section },
     Part { sources: requests::SOURCES, make: requests::section },
+    Part { sources: compliance::SOURCES, make: compliance::section },
 ];

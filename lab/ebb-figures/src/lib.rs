@@ -17,13 +17,14 @@
 //!
 //! Reading order: [`hardware`], [`testbed`], [`measure`], [`drive`], [`balancer`], [`job`], [`rivals`]; then a figure:
 //! [`rabbit`], [`blinkfs`], each a registry of parts. [`part`] defines a part, and [`outcome`] its result.
-//! [`agreement`] compares a real cluster with a virtual one. [`metablocks`] has the settings and numbers of a paper
-//! that is measured on a real cluster alone.
+//! [`agreement`] compares a real cluster with a virtual one, and [`compliance`] measures both around a cut of the power.
+//! [`metablocks`] has the settings and numbers of a paper that is measured on a real cluster alone.
 #![forbid(unsafe_code)]
 
 pub mod agreement;
 pub mod balancer;
 pub mod blinkfs;
+pub mod compliance;
 pub mod drive;
 pub mod hardware;
 pub mod job;

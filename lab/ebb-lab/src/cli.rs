@@ -7,7 +7,7 @@ use ebb_cli::{Context, Globals, examples};
 use ebb_types::Result;
 
 use crate::examples::EXAMPLES;
-use crate::{metablocks, paper, plan, power, soak, virtual_cluster};
+use crate::{compliance, metablocks, paper, plan, power, soak, virtual_cluster};
 
 /// Experiments with Ebb: virtual clusters under faults, the papers' figures, and planners.
 #[derive(Debug, Parser)]
@@ -46,6 +46,14 @@ enum Command {
     /// The throughput is shown as a share of that at full power. The command sets the operator's override of the
     /// supply, and leaves it at full power. `ebb power set --release` ends the override.
     Power(power::PowerArgs),
+    /// Cut a running cluster's power to 20 % and give it back, under each policy, and on a virtual cluster beside it.
+    ///
+    /// For each policy the command shows how soon the nodes draw no more than there is, the energy above that, failed
+    /// requests, the slowest ones, and how soon all nodes serve again. It sets policy and power of the cluster, makes a
+    /// dataset of its own, and leaves everything as it was, also after an error or ctrl-C. Other data may be out of
+    /// reach for some intervals. The exit code is 1 if a request failed, or if a policy that promises never to draw more
+    /// than its budget did so for longer than an interval and the notice of a plan.
+    Compliance(compliance::ComplianceArgs),
     /// Compute what a layout, a power budget or a code costs and gives; needs no cluster.
     #[command(subcommand)]
     Plan(plan::PlanCommand),
@@ -80,6 +88,7 @@ impl Cli {
             Command::Blinkfs(args) => paper::run(&context, &paper::BLINKFS, &args).map(|()| true),
             Command::Metablocks(args) => metablocks::run(&context, &args).await.map(|()| true),
             Command::Power(args) => power::run(&context, &args).await,
+            Command::Compliance(args) => compliance::run(&context, &args).await,
             Command::Plan(command) => plan::run(&context, command).map(|()| true),
             Command::Describe(command) => describe::run(Self::described(), command).map(|()| true),
         }

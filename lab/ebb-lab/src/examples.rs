@@ -17,6 +17,16 @@ pub const EXAMPLES: &[Examples] = &[
     ("metablocks", &[("ebb-lab metablocks --dir /srv/ebb", "on a running cluster")]),
     ("power", &[("ebb-lab power --dir /srv/ebb", "on a running cluster with a power policy")]),
     (
+        "compliance",
+        &[
+            (
+                "ebb-lab compliance --dir /srv/ebb --out figures",
+                "every policy, on a running cluster and on a virtual one",
+            ),
+            ("ebb-lab compliance --virtual-only --policy tide", "one policy, without a cluster"),
+        ],
+    ),
+    (
         "plan layout",
         &[(
             "ebb-lab plan layout --nodes 100 --primaries 5 --replicas 4 --layout simple,equal-work",

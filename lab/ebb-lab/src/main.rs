@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the command line lives in the real world")]
 
 mod cli;
+mod compliance;
 mod examples;
 mod metablocks;
 mod paper;

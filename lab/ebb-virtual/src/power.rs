@@ -65,6 +65,17 @@ impl PowerOptions {
     }
 }
 
+/// Nodes by what they do; nodes that are lost for good are none of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Census {
+    /// Awake.
+    pub serving: usize,
+    /// On the way to being awake: they draw as much.
+    pub changing: usize,
+    /// Frozen.
+    pub asleep: usize,
+}
+
 /// Where the always-on node's handoff log is, on the master's disk.
 pub const LOG_DIR: &str = "/master/offload";
 
@@ -508,14 +519,20 @@ impl PowerCluster {
         Client::connect(runtime, connector, options).await
     }
 
+    /// What the nodes do now.
+    #[must_use]
+    pub fn census(&self) -> Census {
+        let (lost, changing) = (self.nodes.lost.lock(), self.nodes.changing.lock());
+        let is_there = |place: &usize| !lost.contains(place);
+        let asleep = self.nodes.asleep.lock().iter().filter(|(place, asleep)| **asleep && is_there(place)).count();
+        let changing = changing.iter().filter(|place| is_there(place)).count();
+        Census { serving: self.nodes.blocks.len() - lost.len() - asleep - changing, changing, asleep }
+    }
+
     /// Watts that the nodes draw now: a node that is not frozen draws all it can.
     #[must_use]
     pub fn nodes_watts(&self) -> f64 {
-        let power = NodePower::REFERENCE;
-        let lost = self.nodes.lost.lock();
-        let is_there = |place: &usize| !lost.contains(place);
-        let asleep = self.nodes.asleep.lock().iter().filter(|(place, asleep)| **asleep && is_there(place)).count();
-        let awake = self.nodes.blocks.len() - lost.len() - asleep;
-        awake as f64 * power.active_watts + asleep as f64 * power.asleep_watts
+        let (power, census) = (NodePower::REFERENCE, self.census());
+        (census.serving + census.changing) as f64 * power.active_watts + census.asleep as f64 * power.asleep_watts
     }
 }

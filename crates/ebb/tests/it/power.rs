@@ -11,7 +11,8 @@ use crate::watch::StopAtEnd;
 
 const INTERVAL: &str = "2s";
 
-fn up(policy: &str) -> Cluster {
+/// Nine nodes under a policy, with an interval of 2 s.
+pub fn up(policy: &str) -> Cluster {
     let cluster = Cluster::none();
     cluster.ok(&["cluster", "up", "--nodes", "9", "--policy", policy, "--interval", INTERVAL]);
     cluster
@@ -28,7 +29,7 @@ fn state_of(pid: u64) -> char {
 }
 
 /// Nodes of which every process is frozen now.
-fn frozen(status: &Value) -> usize {
+pub fn frozen(status: &Value) -> usize {
     let is_frozen = |node: &&Value| {
         let pids = node["pids"].as_array().unwrap();
         !pids.is_empty() && pids.iter().all(|pid| state_of(pid.as_u64().unwrap()) == 'T')
@@ -36,7 +37,8 @@ fn frozen(status: &Value) -> usize {
     status["nodes"].as_array().unwrap().iter().filter(is_frozen).count()
 }
 
-fn wait_plan(cluster: &Cluster, event: &str, is: impl Fn(&Value) -> bool) {
+/// Waits until the power manager's status is as wished.
+pub fn wait_plan(cluster: &Cluster, event: &str, is: impl Fn(&Value) -> bool) {
     wait_for(event, Duration::from_secs(60), || {
         let shown = cluster.ebb(&["power", "status", "--json"]);
         serde_json::from_str::<Value>(&shown.out).is_ok_and(|status| is(&status))
