@@ -25,7 +25,7 @@ fn a_read_tells_of_the_others_and_is_refused_above_its_limit() {
         // Each has connections of its own.
         let clients: Vec<Client> = (0..4).map(|_| Client::new(&runtime)).collect();
         let block = bytes(1 << 20, 3);
-        clients[0].write(&[hop.clone()], 5, 1, 0, &block, true, LONG).await;
+        clients[0].write(std::slice::from_ref(&hop), 5, 1, 0, &block, true, LONG).await;
         for client in &clients {
             assert_eq!(read(client, &hop, 0, Some(0)).await.message.queued_bytes, Some(0), "nothing else is read");
         }

@@ -99,7 +99,8 @@ mod tests {
     #[test]
     fn a_refusal_after_the_rival_was_asked_loses_nobody() {
         let mut line = Line::new(&order(Some(0.5)), Some(9));
-        (line.next(), line.next());
+        line.next();
+        line.next();
         line.on_refused(4, |_, _| unreachable!("the rival has been asked"));
         assert_eq!(asked(line), [(4, None), (7, None)]);
     }

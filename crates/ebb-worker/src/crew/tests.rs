@@ -150,11 +150,11 @@ proptest! {
             crew.add([batch(worker % count, [work(inode, *mib, &holders)])]);
         }
         let mut found = Vec::new();
-        for worker in 0..count {
+        for (worker, turn) in turns.iter().enumerate() {
             while let Some(call) = crew.next_call(worker) {
                 prop_assert_eq!(call.worker, worker);
                 prop_assert_eq!(call.bytes, call.work.iter().map(Work::bytes).sum::<u64>());
-                prop_assert!(turns[worker].may_begin(crew.need_ms(worker, call.bytes)));
+                prop_assert!(turn.may_begin(crew.need_ms(worker, call.bytes)));
                 found.extend(inodes(&call));
                 crew.on_begun(worker);
             }
