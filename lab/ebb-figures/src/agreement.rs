@@ -6,27 +6,24 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use ebb_client::{Access, Client, Handle, NewFile, NewName};
+use ebb_client::Client;
 use ebb_plan::{Cell, Table};
 use ebb_power::PolicyKind;
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{World, WorldOptions};
-use ebb_types::{Credentials, InodeId, Result};
+use ebb_types::Result;
 use ebb_virtual::power::PowerCluster;
-use ebb_wire::pb;
-use ebb_wire::pb::meta_op::{CreateDataset, Op};
+
+use crate::data::{Data, TestFiles};
+use crate::testbed::Layout;
 
 /// Fractions of the nodes' power that are compared with full power.
 pub const LEVELS: [f64; 3] = [0.2, 0.5, 0.8];
 /// Shares of the real and of the virtual cluster may differ by so much.
 pub const TOLERANCE: f64 = 0.10;
 
-/// Name of the directory that the load reads.
-const DIRECTORY: &str = "lab-power";
-const FILES: usize = 24;
-const BLOCK: u64 = 256 << 10;
-const BLOCKS_PER_FILE: u64 = 4;
+/// What the load reads.
+const FILES: TestFiles = TestFiles { directory: "lab-power", count: 24 };
 /// Readers, and the rate at which each asks.
 const STREAMS: usize = 4;
 const PAUSE: Duration = Duration::from_millis(100);
@@ -122,118 +119,73 @@ pub async fn measure(
     set: impl AsyncFn(f64) -> Result<()>,
 ) -> Result<Shares> {
     set(1.0).await?;
-    let data = Data::make(client).await?;
-    let measured = data.measure(runtime, client, load, set).await;
-    data.remove(client).await?;
+    let data = FILES.make(client, Layout::balanced(3)).await?;
+    let measured = measure_data(&data, runtime, client, load, set).await;
+    data.close(client).await;
+    FILES.remove(client).await?;
     measured
 }
 
-struct Data {
-    directory: InodeId,
-    handles: Vec<Handle>,
+async fn measure_data(
+    data: &Data,
+    runtime: &Runtime,
+    client: &Client,
+    load: Load,
+    set: impl AsyncFn(f64) -> Result<()>,
+) -> Result<Shares> {
+    let mut shares = Shares::default();
+    for run in 0..load.runs {
+        let full = serve_at(data, 1.0, runtime, client, load, &set, run).await?;
+        let mut of_run = Vec::new();
+        for level in LEVELS {
+            let served = serve_at(data, level, runtime, client, load, &set, run).await?;
+            of_run.push(served as f64 / full.max(1) as f64);
+        }
+        shares.runs.push(of_run);
+    }
+    set(1.0).await?;
+    Ok(shares)
 }
 
-impl Data {
-    async fn make(client: &Client) -> Result<Self> {
-        let root = Credentials::root();
-        let made = client
-            .make_dir(&root, NewName { parent: InodeId::ROOT, name: DIRECTORY.as_bytes(), mode: 0o755, umask: 0 })
-            .await?;
-        let dataset = pb::Dataset {
-            path: format!("/{DIRECTORY}"),
-            layout: "power-balanced".to_owned(),
-            replicas: 3,
-            block_size: BLOCK,
-            metablock_size: BLOCK,
-            replication: "pipeline".to_owned(),
-            ..Default::default()
-        };
-        client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
-        let directory = made.inode;
-        let mut handles = Vec::new();
-        for file in 0..FILES {
-            let (name, access) = (format!("f{file}"), Access::ReadWrite);
-            let created = client.create(&root, NewFile::exclusive(directory, name.as_bytes(), access));
-            let handle = created.await?.handle;
-            for block in 0..BLOCKS_PER_FILE {
-                let bytes = Bytes::from(vec![file as u8; usize::try_from(BLOCK).unwrap_or_default()]);
-                client.write(handle, block * BLOCK, bytes).await?;
-            }
-            client.fsync(handle).await?;
-            handles.push(handle);
-        }
-        Ok(Self { directory, handles })
-    }
-
-    async fn remove(self, client: &Client) -> Result<()> {
-        let root = Credentials::root();
-        for (file, handle) in self.handles.iter().enumerate() {
-            client.close(*handle).await;
-            client.unlink(&root, self.directory, format!("f{file}").as_bytes()).await?;
-        }
-        client.remove_dir(&root, InodeId::ROOT, DIRECTORY.as_bytes()).await
-    }
-
-    async fn measure(
-        &self,
-        runtime: &Runtime,
-        client: &Client,
-        load: Load,
-        set: impl AsyncFn(f64) -> Result<()>,
-    ) -> Result<Shares> {
-        let mut shares = Shares::default();
-        for run in 0..load.runs {
-            let full = self.serve_at(1.0, runtime, client, load, &set, run).await?;
-            let mut of_run = Vec::new();
-            for level in LEVELS {
-                let served = self.serve_at(level, runtime, client, load, &set, run).await?;
-                of_run.push(served as f64 / full.max(1) as f64);
-            }
-            shares.runs.push(of_run);
-        }
-        set(1.0).await?;
-        Ok(shares)
-    }
-
-    /// Blocks served at a level of power.
-    async fn serve_at(
-        &self,
-        level: f64,
-        runtime: &Runtime,
-        client: &Client,
-        load: Load,
-        set: &impl AsyncFn(f64) -> Result<()>,
-        run: usize,
-    ) -> Result<u64> {
-        set(level).await?;
-        // The plan has begun, and every node has changed over.
-        runtime.sleep(load.interval * 2 + Duration::from_secs(1)).await;
-        let end = runtime.now().after(load.interval * load.intervals);
-        let mut readers = Vec::new();
-        for stream in 0..STREAMS {
-            let (client, handles, own) = (client.clone(), self.handles.clone(), runtime.clone());
-            readers.push(runtime.spawn("reader", async move {
-                let (mut served, mut number) = (0_u64, (run * STREAMS + stream) * 31);
-                loop {
-                    let began = own.now();
-                    if own.now() >= end {
-                        return Ok::<u64, ebb_types::Error>(served);
-                    }
-                    number += 1;
-                    let block = number as u64 * 7 % BLOCKS_PER_FILE;
-                    client.read(handles[number * 5 % FILES], block * BLOCK, BLOCK as u32).await?;
-                    // A read that ends after the end was not served within it.
-                    served += u64::from(own.now() < end);
-                    own.sleep(PAUSE.saturating_sub(own.now().since(began))).await;
+/// Blocks served at a level of power.
+async fn serve_at(
+    data: &Data,
+    level: f64,
+    runtime: &Runtime,
+    client: &Client,
+    load: Load,
+    set: &impl AsyncFn(f64) -> Result<()>,
+    run: usize,
+) -> Result<u64> {
+    set(level).await?;
+    // The plan has begun, and every node has changed over.
+    runtime.sleep(load.interval * 2 + Duration::from_secs(1)).await;
+    let end = runtime.now().after(load.interval * load.intervals);
+    let mut readers = Vec::new();
+    for stream in 0..STREAMS {
+        let (client, handles, own) = (client.clone(), data.handles.clone(), runtime.clone());
+        let (bytes, blocks) = (data.block_bytes, data.blocks_per_file);
+        readers.push(runtime.spawn("reader", async move {
+            let (mut served, mut number) = (0_u64, (run * STREAMS + stream) * 31);
+            loop {
+                let began = own.now();
+                if own.now() >= end {
+                    return Ok::<u64, ebb_types::Error>(served);
                 }
-            }));
-        }
-        let mut served = 0;
-        for reader in readers {
-            served += reader.join().await??;
-        }
-        Ok(served)
+                number += 1;
+                let block = number as u64 * 7 % blocks;
+                client.read(handles[number * 5 % FILES.count], block * bytes, bytes as u32).await?;
+                // A read that ends after the end was not served within it.
+                served += u64::from(own.now() < end);
+                own.sleep(PAUSE.saturating_sub(own.now().since(began))).await;
+            }
+        }));
     }
+    let mut served = 0;
+    for reader in readers {
+        served += reader.join().await??;
+    }
+    Ok(served)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! How a cluster keeps to its power: the nodes' power goes from all of it to a fifth and back, under a load, and each
 //! policy is measured by its draw around the cut.
 //!
-//! [`measure`] runs on real clusters and on virtual ones alike. It is told how to set the power and how to see what the
-//! nodes do ([`Controls`]). What is seen must be the nodes themselves, and not their plan. [`record`] has the measures,
+//! [`measure`] runs on real clusters and on virtual ones alike. [`Controls`] set the power, and see what the
+//! nodes do. What is seen must be the nodes themselves, and not their plan. [`record`] has the measures,
 //! which are functions of the looks alone, and [`report`] the tables and figures.
 //!
 //! The cut and the return come a tenth of an interval after an interval began. The wait for the next one is then nearly
@@ -21,23 +21,25 @@ use ebb_virtual::power::meter::is_capped;
 use ebb_virtual::power::{PowerCluster, PowerOptions, Settings};
 use ebb_wire::pb;
 
+use crate::data::{Data, TestFiles};
 use crate::testbed::Layout;
 
-mod data;
 pub mod record;
 pub mod report;
 mod requests;
 
-pub use data::Data;
 use record::{Look, Record};
 pub use requests::Answered;
 use requests::Requests;
+
+/// What is read and written. The last file is written, the others are read.
+pub const FILES: TestFiles = TestFiles { directory: "lab-compliance", count: 25 };
 
 /// The share of the nodes' power that is left.
 pub const LEVEL: f64 = 0.2;
 
 /// The policies that are measured. `migration` is none of them: no service moves data for it, so live nodes would sleep
-/// with data that nobody else has.
+/// with data of which there is no other copy.
 pub const POLICIES: [PolicyKind; 7] = [
     PolicyKind::AlwaysOn,
     PolicyKind::Activation,
@@ -257,7 +259,7 @@ where
         }
     }
 
-    /// Changes the supply; returns the moment. It is that at which the command is sent: nobody knows of it before.
+    /// Changes the supply; returns the moment. It is that at which the command is sent: no node knows of it before.
     async fn supply(&self, share: f64) -> Result<Duration> {
         self.share.set(share);
         let at = self.elapsed();
@@ -314,7 +316,7 @@ pub fn simulate(seed: u64, nodes: usize, settings: &Settings, policy: PolicyKind
         let options = PowerOptions { settings, ..PowerOptions::new(nodes, policy, load.interval) };
         let cluster = PowerCluster::start_with(&world, options).await?;
         let client = cluster.connect("client").await?;
-        let data = Data::make(&client, layout(policy)).await?;
+        let data = FILES.make(&client, layout(policy)).await?;
         measure_virtual(&world.process("client").runtime(), &client, &data, load, plant, &cluster).await
     })
 }

@@ -25,6 +25,7 @@ pub mod agreement;
 pub mod balancer;
 pub mod blinkfs;
 pub mod compliance;
+pub mod data;
 pub mod drive;
 pub mod hardware;
 pub mod job;

@@ -38,6 +38,12 @@ impl Latencies {
         Some((squares / self.seconds.len() as f64).sqrt())
     }
 
+    /// The longest, in seconds; none if nothing was answered.
+    #[must_use]
+    pub fn slowest(&self) -> Option<f64> {
+        self.seconds.iter().copied().max_by(f64::total_cmp)
+    }
+
     /// The time that nine of ten did not exceed, in seconds.
     #[must_use]
     pub fn p90(&self) -> Option<f64> {
@@ -57,6 +63,7 @@ mod tests {
         assert_eq!((seen.mean(), seen.p90()), (None, None));
         (1..=10).for_each(|second| seen.add(Duration::from_secs(second)));
         assert_eq!((seen.mean(), seen.p90()), (Some(5.5), Some(10.0)));
+        assert_eq!((seen.slowest(), Latencies::default().slowest()), (Some(10.0), None));
         assert!((seen.deviation().unwrap() - 8.25_f64.sqrt()).abs() < 1e-12);
     }
 }

@@ -13,7 +13,7 @@ use ebb_cli::{Context, admin};
 use ebb_client::{Client, ClientOptions};
 use ebb_figures::Outcome;
 use ebb_figures::compliance::report::{Pair, figures, table};
-use ebb_figures::compliance::{self as lab, Compliance, Controls, Data, Load, POLICIES, Plant};
+use ebb_figures::compliance::{self as lab, Compliance, Controls, FILES, Load, POLICIES, Plant};
 use ebb_plan::Section;
 use ebb_power::{PolicyKind, Supply};
 use ebb_rpc::Channel;
@@ -110,7 +110,7 @@ fn report(context: &Context, args: &ComplianceArgs, pairs: &[Pair]) -> Result<bo
     Ok(broken.is_empty())
 }
 
-/// A running cluster, and what its power manager was told to do before.
+/// A running cluster, and the settings of its power manager before.
 struct Site {
     cluster: ClusterDir,
     manager: Channel,
@@ -166,7 +166,7 @@ impl Site {
         // All nodes are on under every policy: none is refused for what it would switch off.
         self.set_power(Some(1.0), None).await?;
         self.set_policy(policy.name(), false).await?;
-        let data = Data::make(client, lab::layout(policy)).await?;
+        let data = FILES.make(client, lab::layout(policy)).await?;
         let status = self.manager.call(&pb::PowerStatus {}, admin::ASK).await?;
         let frozen = Frozen::of(&status)?;
         let node = self.settings.node();
@@ -178,17 +178,15 @@ impl Site {
             ask: async || self.manager.call(&pb::PowerStatus {}, admin::ASK).await,
         };
         let seen = lab::measure(runtime, client, &data, load, plant, &controls).await?;
-        for handle in &data.handles {
-            client.close(*handle).await;
-        }
-        Data::remove(client).await?;
+        data.close(client).await;
+        FILES.remove(client).await?;
         Ok(seen)
     }
 
-    /// Leaves everything as it was. Each step is tried, and the first failure told.
+    /// Leaves everything as it was. Each step is tried. The error is the first one.
     async fn restore(&self, client: &Client) -> Result<()> {
         let before = &self.settings;
-        let mut steps = vec![self.set_power(Some(1.0), None).await, Data::remove(client).await];
+        let mut steps = vec![self.set_power(Some(1.0), None).await, FILES.remove(client).await];
         steps.push(self.set_policy(&before.policy, before.force).await);
         let (share, watts) = match before.forced.map(Supply::from) {
             Some(Supply::Fraction(share)) => (Some(share), None),

@@ -8,7 +8,8 @@ use ebb_types::Result;
 use ebb_virtual::power::meter::is_capped;
 
 use crate::compliance::report::{Pair, SOURCE, figures, table};
-use crate::compliance::{Compliance, Data, Load, NOTICE, POLICIES, Plant, layout, measure_virtual};
+use crate::compliance::{Compliance, Load, NOTICE, POLICIES, Plant, layout, measure_virtual};
+use crate::data::Data;
 use crate::hardware::MACHINES;
 use crate::part::Lab;
 use crate::testbed::{Setting, on};
@@ -65,7 +66,7 @@ fn add_rows(section: &mut Section, seen: &Compliance) {
     row("joules that supply and battery had not", "0", missing, words.trim(), over.missing_joules < 1.0);
     let first = answered.error.as_deref().unwrap_or("");
     row("requests that failed", "0", Cell::Count(answered.failed()), first, answered.failed() == 0);
-    let slowest = answered.reads.seconds.iter().chain(&answered.writes.seconds).copied().max_by(f64::total_cmp);
+    let slowest = [answered.reads.slowest(), answered.writes.slowest()].into_iter().flatten().max_by(f64::total_cmp);
     // The plan of the low supply may have a longer interval, or a shorter one that its end does not keep.
     let interval = record.interval.max(seen.interval).as_secs_f64();
     row(

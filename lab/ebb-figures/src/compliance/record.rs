@@ -189,10 +189,10 @@ mod tests {
         Record { looks, cut, back, interval: seconds(4.0), battery: Battery::NONE, nodes: 10, grain_watts: 0.0 }
     }
 
-    /// By hand. 100 W on a supply of 40 W for 2 s, 70 W for 1 s: 2 * 60 + 30 joules. The mean of 4 s is within the
-    /// supply from the moment on at which the rest of the excess is made good by the 20 W below it that follow. Of
-    /// 30 W for a fraction x of a second that is 1.5 s: 0 < x, 30 x = 20 (4 - x), x = 1.6, so the whole second is
-    /// made good, and of the 60 W before it none but (20 * (3 - y) - 30) / 60 s = y, y = 0.375 s.
+    /// By hand. 100 W on a supply of 40 W for 2 s, 70 W for 1 s: 2 * 60 + 30 joules. The draw is 20 W below the
+    /// supply afterwards. A mean of 4 s is within the supply if these 20 W make good what is left of the excess.
+    /// A mean that begins y seconds before the second step has 60 y + 30 joules above the supply. It has 3 - y
+    /// seconds at 20 W below it. Both are equal for y = 0.375.
     #[test]
     fn a_draw_that_comes_down_in_steps() {
         let seen = record(&[(0.0, 100.0), (12.0, 70.0), (13.0, 20.0), (30.5, 50.0), (33.0, 100.0)]);

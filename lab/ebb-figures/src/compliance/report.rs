@@ -31,10 +31,6 @@ fn seconds(time: Option<Duration>) -> Option<f64> {
     time.map(|time| time.as_secs_f64())
 }
 
-fn slowest(seconds: &[f64]) -> Option<f64> {
-    seconds.iter().copied().max_by(f64::total_cmp)
-}
-
 /// A row for each policy and cluster. A time that is missing was not reached.
 #[must_use]
 pub fn table(pairs: &[Pair]) -> Table {
@@ -45,7 +41,7 @@ pub fn table(pairs: &[Pair]) -> Table {
         ("mean_within_s", "as mean (s)"),
         ("over_s", "above (s)"),
         ("over_joules", "above (J)"),
-        ("missing_joules", "nobody had (J)"),
+        ("missing_joules", "missing (J)"),
         ("requests", "requests"),
         ("failed", "failed"),
         ("slowest_read_s", "slowest read (s)"),
@@ -67,8 +63,8 @@ pub fn table(pairs: &[Pair]) -> Table {
             Cell::Number(over.missing_joules, 0),
             Cell::Count(requests as u64 + answered.failed()),
             Cell::Count(answered.failed()),
-            Cell::number(slowest(&answered.reads.seconds), 2),
-            Cell::number(slowest(&answered.writes.seconds), 2),
+            Cell::number(answered.reads.slowest(), 2),
+            Cell::number(answered.writes.slowest(), 2),
             Cell::number(seconds(seen.record.all_serving()), 2),
         ]);
     }
@@ -79,8 +75,8 @@ pub fn table(pairs: &[Pair]) -> Table {
 #[must_use]
 pub fn figures(pairs: &[Pair]) -> Vec<Figure> {
     let mut figures: Vec<Figure> = pairs.iter().filter_map(draw).collect();
-    let read = |seen: &Compliance| slowest(&seen.answered.reads.seconds);
-    let write = |seen: &Compliance| slowest(&seen.answered.writes.seconds);
+    let read = |seen: &Compliance| seen.answered.reads.slowest();
+    let write = |seen: &Compliance| seen.answered.writes.slowest();
     let above = |seen: &Compliance| Some(seen.record.over().joules);
     let missing = |seen: &Compliance| Some(seen.record.over().missing_joules);
     figures.push(bars(

@@ -9,7 +9,8 @@ use ebb_runtime::{Runtime, Task};
 use ebb_types::Result;
 use parking_lot::Mutex;
 
-use super::{Data, Load};
+use super::Load;
+use crate::data::Data;
 use crate::measure::Latencies;
 
 /// What became of the requests.

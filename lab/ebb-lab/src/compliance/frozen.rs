@@ -1,16 +1,18 @@
 //! Which nodes sleep, by their processes on this machine: a node sleeps when all of its processes are stopped.
 
 use ebb_figures::compliance::Seen;
+use ebb_power_drivers::Process;
 use ebb_types::{Result, bail};
 use ebb_wire::pb;
 
 /// The processes of each node.
 pub struct Frozen {
-    nodes: Vec<Vec<u32>>,
+    nodes: Vec<Vec<Process>>,
 }
 
 impl Frozen {
-    /// Those that the power manager knows of. `Unsupported` if a node has none, as under drivers that switch machines.
+    /// Those that the power manager knows of. `Unsupported` if a node has none, as under drivers that switch machines;
+    /// `NotFound` if one has ended.
     pub fn of(status: &pb::PowerStatusReply) -> Result<Self> {
         if let Some(node) = status.nodes.iter().find(|node| node.pids.is_empty()) {
             bail!(
@@ -19,30 +21,21 @@ impl Frozen {
                 node.id
             );
         }
-        Ok(Self { nodes: status.nodes.iter().map(|node| node.pids.clone()).collect() })
+        let processes = |node: &pb::PowerNode| node.pids.iter().map(|pid| Process::find(*pid)).collect();
+        Ok(Self { nodes: status.nodes.iter().map(processes).collect::<Result<_>>()? })
     }
 
     /// The nodes now. A node draws until all of its processes are stopped, and serves while none is. A process that has
     /// ended is not stopped.
     pub fn see(&self) -> Seen {
         let mut seen = Seen { drawing: 0, serving: 0 };
-        for pids in &self.nodes {
-            let stopped = pids.iter().filter(|pid| is_stopped(**pid)).count();
-            seen.drawing += usize::from(stopped < pids.len());
+        for processes in &self.nodes {
+            let stopped = processes.iter().filter(|process| process.is_frozen()).count();
+            seen.drawing += usize::from(stopped < processes.len());
             seen.serving += usize::from(stopped == 0);
         }
         seen
     }
-}
-
-fn is_stopped(pid: u32) -> bool {
-    std::fs::read(format!("/proc/{pid}/stat")).is_ok_and(|stat| state(&stat) == Some(b'T'))
-}
-
-/// State of a process in its `stat` (proc(5)). The name before it may have any characters in it, also brackets.
-fn state(stat: &[u8]) -> Option<u8> {
-    let end = stat.iter().rposition(|byte| *byte == b')')?;
-    stat.get(end + 2).copied()
 }
 
 #[cfg(test)]
@@ -52,13 +45,6 @@ mod tests {
     fn status(pids: &[&[u32]]) -> pb::PowerStatusReply {
         let node = |pids: &&[u32]| pb::PowerNode { id: 4, pids: pids.to_vec(), ..Default::default() };
         pb::PowerStatusReply { nodes: pids.iter().map(node).collect(), ..Default::default() }
-    }
-
-    #[test]
-    fn the_state_follows_the_last_bracket() {
-        assert_eq!(state(b"17 (a) T (b) S 1 17"), Some(b'S'));
-        assert_eq!(state(b"17 (ebb) T 1"), Some(b'T'));
-        assert_eq!((state(b""), state(b"17 (ebb)")), (None, None));
     }
 
     #[test]
@@ -75,12 +61,13 @@ mod tests {
         let mut sleeper = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let pid = rustix::process::Pid::from_raw(sleeper.id() as i32).unwrap();
         let (own, other) = (std::process::id(), sleeper.id());
+        let frozen = Frozen::of(&status(&[&[own], &[own, other], &[other]])).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
         // A signal of this process to its child may take a moment.
-        while !is_stopped(other) {
+        while !Process::find(other).unwrap().is_frozen() {
             std::thread::yield_now();
         }
-        let seen = Frozen::of(&status(&[&[own], &[own, other], &[other]])).unwrap().see();
+        let seen = frozen.see();
         sleeper.kill().unwrap();
         sleeper.wait().unwrap();
         assert_eq!(seen, Seen { drawing: 2, serving: 1 });
