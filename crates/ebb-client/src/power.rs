@@ -154,9 +154,9 @@ impl Shared {
         u32::from(wait <= LOOK_AGAIN)
     }
 
-    /// How `len` bytes of a metablock are to be read: members that serve now, in the order in which they are to be asked; if all sleep,
-    /// waits for the first that wakes while this client does, or says that none ever will. `Unavailable` if no plan wakes
-    /// any.
+    /// How `len` bytes of a metablock are to be read: members that serve now, in the order in which they are to be asked.
+    /// If all sleep, waits for the first that wakes while this client does, or says that none ever will. `Unavailable`
+    /// if no plan wakes any.
     pub async fn way_to(&self, rule: ReadRule, record: &pb::Metablock, len: u64) -> Result<Way> {
         let (mut wakes, mut waiting) = (0, None);
         while wakes < WAKES_MAX {

@@ -246,7 +246,7 @@ impl Planner {
         if power == HostPower::Awake { None } else { slot.take_batch() }
     }
 
-    /// Power of a worker's host, as last told.
+    /// Power of a worker's host, as set last.
     #[must_use]
     pub fn power(&self, worker: usize) -> HostPower {
         self.workers[worker].power

@@ -19,7 +19,7 @@ use crate::power::Way;
 use crate::power::deliver::verify;
 use crate::power::relay;
 use crate::read::hopeless::{Barren, Hopeless};
-use crate::read::line::{Line, Turn};
+use crate::read::line::{Asking, Line};
 use crate::shared::Shared;
 use crate::write::members;
 
@@ -129,7 +129,7 @@ async fn one_round(shared: &Arc<Shared>, wanted: &Wanted, attempt: Duration) -> 
 struct Heard {
     /// That they have no good copy.
     lacking: Vec<ErrorKind>,
-    /// That so many bytes wait there: the member's place, and how many. Who is listed is to be asked again.
+    /// That so many bytes wait there: the member's place, and how many. These members are to be asked again.
     busy: Vec<(usize, u64)>,
 }
 
@@ -144,8 +144,8 @@ async fn ask_members(shared: &Arc<Shared>, wanted: &Wanted, attempt: Duration, h
         }
         Way::Relay => return by_relay(shared, wanted).await,
     };
-    while let Some(turn) = line.next() {
-        let first = from_or_report(shared, wanted, turn, attempt, heard);
+    while let Some(asking) = line.next() {
+        let first = from_or_report(shared, wanted, asking, attempt, heard);
         tokio::pin!(first);
         // Cancel-safety: a later answer is forgotten with its call.
         let late = tokio::select! {
@@ -229,16 +229,16 @@ async fn either(
 async fn from_or_report(
     shared: &Arc<Shared>,
     wanted: &Wanted,
-    turn: Turn,
+    asking: Asking,
     attempt: Duration,
     heard: &Mutex<Heard>,
 ) -> Result<Bytes> {
-    let member = wanted.record.members[turn.place];
+    let member = wanted.record.members[asking.place];
     // A member that falls asleep meanwhile answers when it wakes, which may take long: others are asked before.
     let left = shared.awake_for(member.node_id()).left();
     let attempt = left.map_or(attempt, |left| attempt.min(left + SLACK));
     let could = on_asked(shared, wanted, member.node);
-    let answer = match from_member(shared, wanted, &member, turn.limit, attempt).await {
+    let answer = match from_member(shared, wanted, &member, asking.limit, attempt).await {
         Ok(Answered::Data(data)) => {
             on_read(shared, wanted, member.node);
             return Ok(data);
@@ -246,7 +246,7 @@ async fn from_or_report(
         Ok(Answered::Busy(queued)) => {
             shared.balance.lock().take_back(could, member.node);
             shared.metrics.refused_reads.add(1);
-            heard.lock().busy.push((turn.place, queued));
+            heard.lock().busy.push((asking.place, queued));
             return Err(err!(Busy, "{queued} bytes wait to be read at node n{}", member.node));
         }
         Err(error) => Err(error),
@@ -354,15 +354,13 @@ async fn from_member(
     }
     let message = pb::ReadReplica { queue_max: limit, ..wanted.to_message(member.volume) };
     let on_its_way = OnItsWay::new(shared, node, wanted.len);
-    let began = shared.runtime.now();
     let reply = members::read(shared, &hop, &message, deadline).await?;
     let told = reply.message.queued_bytes;
     if reply.message.is_busy && limit.is_some() {
         shared.queues.lock().on_told(node, on_its_way.sent, told);
         return Ok(Answered::Busy(told.unwrap_or_default()));
     }
-    let took = shared.runtime.now().since(began);
-    shared.queues.lock().on_answer(node, on_its_way.sent, told, since_start(shared));
+    let took = shared.queues.lock().on_answer(node, on_its_way.sent, told, since_start(shared));
     shared.hedge.on_answer(wanted.len, took);
     shared.spare.on_answer(wanted.len, took);
     check_reply(shared, wanted, node, reply).map(Answered::Data)

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use ebb_power::read::Order;
 use ebb_power::read::queue::AfterRefusal;
 
-/// One member's turn.
+/// One member that is to be asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct Asking {
     /// Its place in the set.
     pub place: usize,
     /// It refuses the read if more bytes wait there. None: it takes the read in any case.
@@ -17,7 +17,7 @@ pub(crate) struct Turn {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Line {
-    turns: VecDeque<Turn>,
+    asking: VecDeque<Asking>,
     /// The second of the two that were drawn, with its edge, until one of them has refused.
     rival: Option<(usize, f64)>,
 }
@@ -25,25 +25,26 @@ pub(crate) struct Line {
 impl Line {
     /// `limit`: of the first, if another one was drawn against it.
     pub fn new(order: &Order<usize>, limit: Option<u64>) -> Self {
-        let mut turns: VecDeque<Turn> = order.nodes.iter().map(|place| Turn { place: *place, limit: None }).collect();
+        let mut asking: VecDeque<Asking> =
+            order.nodes.iter().map(|place| Asking { place: *place, limit: None }).collect();
         let rival = order.nodes.get(1).copied().zip(order.edge);
-        if let Some(first) = turns.front_mut().filter(|_| rival.is_some()) {
+        if let Some(first) = asking.front_mut().filter(|_| rival.is_some()) {
             first.limit = limit;
         }
-        Self { turns, rival }
+        Self { asking, rival }
     }
 
-    /// Who is asked next.
-    pub fn next(&mut self) -> Option<Turn> {
-        self.turns.pop_front()
+    /// The member that is asked next.
+    pub fn next(&mut self) -> Option<Asking> {
+        self.asking.pop_front()
     }
 
     /// A member has refused the read because too much waits there. It is asked again, without a limit: next, or after
     /// its rival, as `choose` says of the latter.
     pub fn on_refused(&mut self, place: usize, choose: impl FnOnce(usize, f64) -> AfterRefusal) {
         let rival = self.rival.take();
-        let again = Turn { place, limit: None };
-        let at = match (rival, self.turns.front_mut()) {
+        let again = Asking { place, limit: None };
+        let at = match (rival, self.asking.front_mut()) {
             (Some((rival, edge)), Some(next)) if next.place == rival => match choose(rival, edge) {
                 AfterRefusal::Second(limit) => {
                     next.limit = limit;
@@ -55,7 +56,7 @@ impl Line {
             (None, Some(_)) => 1,
             _ => 0,
         };
-        self.turns.insert(at, again);
+        self.asking.insert(at, again);
     }
 }
 
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
 
     fn asked(mut line: Line) -> Vec<(usize, Option<u64>)> {
-        std::iter::from_fn(|| line.next().map(|turn| (turn.place, turn.limit))).collect()
+        std::iter::from_fn(|| line.next().map(|next| (next.place, next.limit))).collect()
     }
 
     fn order(edge: Option<f64>) -> Order<usize> {
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_refused_is_asked_again_without_a_limit() {
+    fn a_member_that_has_refused_is_asked_again_without_a_limit() {
         let refused = |after| {
             let mut line = Line::new(&order(Some(0.5)), Some(9));
             line.next();
@@ -91,13 +92,13 @@ mod tests {
         assert_eq!(asked(refused(AfterRefusal::First)), [(4, None), (2, None), (7, None)]);
         assert_eq!(asked(refused(AfterRefusal::Second(None))), [(2, None), (4, None), (7, None)]);
         let mut line = refused(AfterRefusal::Second(Some(30)));
-        assert_eq!(line.next(), Some(Turn { place: 2, limit: Some(30) }));
+        assert_eq!(line.next(), Some(Asking { place: 2, limit: Some(30) }));
         line.on_refused(2, |_, _| unreachable!("each is refused once"));
         assert_eq!(asked(line), [(4, None), (2, None), (7, None)]);
     }
 
     #[test]
-    fn a_refusal_after_the_rival_was_asked_loses_nobody() {
+    fn a_refusal_after_the_rival_was_asked_loses_no_member() {
         let mut line = Line::new(&order(Some(0.5)), Some(9));
         line.next();
         line.next();

@@ -93,10 +93,12 @@ impl<K: Ord + Copy> Queues<K> {
         }
     }
 
-    /// Its answer came with bytes, and told of this queue, if of any.
-    pub fn on_answer(&mut self, node: K, sent: Sent, told: Option<u64>, now: Duration) {
-        self.0.entry(node).or_default().took = now.saturating_sub(sent.at);
+    /// Its answer came with bytes, and told of this queue, if of any. Returns the time that it took.
+    pub fn on_answer(&mut self, node: K, sent: Sent, told: Option<u64>, now: Duration) -> Duration {
+        let took = now.saturating_sub(sent.at);
+        self.0.entry(node).or_default().took = took;
         self.on_told(node, sent, told);
+        took
     }
 
     /// Its answer told of this queue. The server counted when the read got there, which is about when it was sent.
