@@ -23,8 +23,10 @@ pub(super) fn places(count: u32, replicas: u32, first: u32) -> Vec<usize> {
     places
 }
 
-/// Few places that hold a living copy of every block that has one: the fewest neighbours that do, and of these only the
-/// ones that are needed. Of several such rows the first.
+/// Few places that hold a living copy of every block that has one: a row of neighbours without the ones that are not
+/// needed. Of all rows the one of which the fewest places stay, and of several such rows the first.
+///
+/// With a node dead here and there, the shortest row is not always the one of which the fewest stay.
 pub(super) fn cover(
     count: usize,
     spacings: &BTreeSet<Vec<usize>>,
@@ -32,20 +34,29 @@ pub(super) fn cover(
 ) -> BTreeSet<usize> {
     let living = |places: &Vec<usize>| places.iter().copied().filter(|place| is_alive(*place)).collect::<Vec<_>>();
     let blocks: BTreeSet<Vec<usize>> = spacings.iter().map(living).filter(|places| !places.is_empty()).collect();
-    let row = |first: usize| {
-        let steps = |place: &usize| (place + count - first) % count;
-        let first_copy = |places: &Vec<usize>| places.iter().map(steps).min();
-        let last = blocks.iter().filter_map(first_copy).max()?;
-        Some((0..=last).map(|step| (first + step) % count).filter(|place| is_alive(*place)).collect::<Vec<_>>())
-    };
-    let Some(mut cover) = (0..count).filter_map(row).min_by_key(Vec::len) else { return BTreeSet::new() };
-    for place in cover.clone().into_iter().rev() {
-        let others: Vec<usize> = cover.iter().copied().filter(|other| *other != place).collect();
+    let needed = |first: usize| Some(without_spare(row(count, &blocks, first)?, &blocks));
+    (0..count).filter_map(needed).min_by_key(Vec::len).into_iter().flatten().collect()
+}
+
+/// The shortest row of neighbours from `first` on that has one of each of these sets of places; its places that are in
+/// some set. Nothing if there is no set.
+fn row(count: usize, blocks: &BTreeSet<Vec<usize>>, first: usize) -> Option<Vec<usize>> {
+    let steps = |place: &usize| (place + count - first) % count;
+    let last = blocks.iter().filter_map(|places| places.iter().map(steps).min()).max()?;
+    let row = (0..=last).map(|step| (first + step) % count);
+    Some(row.filter(|place| blocks.iter().any(|places| places.contains(place))).collect())
+}
+
+/// `row` without the places that no set needs, tried from the end.
+fn without_spare(row: Vec<usize>, blocks: &BTreeSet<Vec<usize>>) -> Vec<usize> {
+    let mut needed = row.clone();
+    for place in row.into_iter().rev() {
+        let others: Vec<usize> = needed.iter().copied().filter(|other| *other != place).collect();
         if blocks.iter().all(|places| places.iter().any(|copy| others.contains(copy))) {
-            cover = others;
+            needed = others;
         }
     }
-    cover.into_iter().collect()
+    needed
 }
 
 /// Adds living nodes until each of these sets has one: first the node that most of those without one have.
