@@ -157,9 +157,6 @@ impl Testbed {
         (settings.active_watts, settings.asleep_watts) = (node.active_watts, node.asleep_watts);
         settings.transition_ms = node.transition_ms() / 2;
         settings.battery_s = MACHINES.battery.as_secs_f64();
-        for number in 1..=setting.nodes {
-            talk_freely(world, &format!("h{number}"));
-        }
         let mut overload_rule = OverloadRule::default();
         if !setting.offloads {
             overload_rule.ahead_bytes = None;
@@ -239,7 +236,6 @@ impl Testbed {
 
     /// A user that is always on, on a host of this name, with every file open if they are to be used.
     pub async fn user(&self, host: &str, access: Option<Access>) -> Result<User> {
-        talk_freely(&self.world, host);
         let client = self.cluster.connect(host).await?;
         self.open(client, &self.world.process(host), access).await
     }
@@ -379,12 +375,5 @@ impl Testbed {
         self.supply(supply).await?;
         self.world.sleep(MACHINES.interval * 2 + Duration::from_secs(2)).await;
         Ok(())
-    }
-}
-
-/// Metadata is not scaled, and neither are the links that carry it.
-fn talk_freely(world: &World, host: &str) {
-    for (source, target) in [("master", host), (host, "master")] {
-        world.link(source, target, MACHINES.link(1));
     }
 }
