@@ -23,6 +23,8 @@ pub struct Options {
     /// Number of copies in the default dataset of a new cluster. Three copies survive the loss of two nodes in
     /// succession.
     pub default_replicas: u32,
+    /// Share of the unused capacity that extra copies of frequently read data may take in that dataset, in percent.
+    pub extra_share_percent: u32,
     /// Time without a poll after which a session ends. Ten seconds are longer than any pause of a healthy client, and
     /// short enough that others wait for a dead writer's file about as long as for a slow disk.
     pub session_ttl: Duration,
@@ -82,6 +84,7 @@ impl Options {
             default_replicas: 3,
             session_ttl: Duration::from_secs(10),
             sessions_max: 1 << 14,
+            extra_share_percent: 10,
             dead_time: deadlines::DEAD_TIME,
             replace_after: Duration::from_secs(600),
             suspect_time: deadlines::SUSPECT_TIME,

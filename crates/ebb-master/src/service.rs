@@ -153,13 +153,14 @@ fn assemble(
 }
 
 async fn init_cluster(shared: &Shared) -> Result<()> {
-    let (cluster, default_replicas) = (shared.options.identity.cluster, shared.options.default_replicas);
+    let Options { default_replicas, extra_share_percent, .. } = shared.options;
+    let cluster = shared.options.identity.cluster;
     let known = shared.group.machine().cluster();
     match known {
         Some(known) if known == cluster => Ok(()),
         Some(known) => bail!(Invalid, "the log belongs to cluster {known}, this is {cluster}"),
         None => {
-            let init = pb::InitCluster { cluster: cluster.raw(), default_replicas };
+            let init = pb::InitCluster { cluster: cluster.raw(), default_replicas, extra_share_percent };
             shared.group.propose(Op::InitCluster(init)).await.map(|_| ())
         }
     }

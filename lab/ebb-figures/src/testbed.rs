@@ -20,6 +20,9 @@ use crate::hardware::MACHINES;
 /// Announced so long before, a plan is known everywhere when it begins.
 const LEAD_MS: u64 = 300;
 
+/// For extra copies of what is read often: as `ebb dataset create` has it.
+const EXTRA_SHARE_PERCENT: u32 = 10;
+
 /// Between the last write of the data and the measurement.
 const REST: Duration = Duration::from_secs(60);
 
@@ -192,6 +195,7 @@ impl Testbed {
             block_size: self.setting.block_bytes,
             metablock_size: self.setting.block_bytes,
             replication: "pipeline".to_owned(),
+            extra_share_percent: EXTRA_SHARE_PERCENT,
             ..Default::default()
         };
         user.client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;

@@ -247,6 +247,7 @@ impl PowerCluster {
             let mut options = ebb_master::Options::new("/master".into(), address, identity("master", "master"));
             options.dead_time = DEAD_TIME;
             options.replace_after = Duration::from_secs(120);
+            options.extra_share_percent = 0;
             options.overload_rule = overload_rule;
             let master = Master::start(runtime.clone(), options).await?;
             let sessions = Sessions::new(master.living());
