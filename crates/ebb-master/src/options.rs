@@ -67,6 +67,8 @@ pub struct Options {
     pub extra_rule: ExtraRule,
     /// Maximum bytes in the handoff log.
     pub handoff_bytes_max: usize,
+    /// Maximum bytes on their way from the handoff log to members that missed them. Beyond that, holders send them.
+    pub feed_bytes_max: u32,
     /// Settings of the log and the checkpoints.
     pub group: GroupOptions,
     /// Limits of the server.
@@ -82,9 +84,9 @@ impl Options {
             listen: listen.into(),
             identity,
             default_replicas: 3,
+            extra_share_percent: 10,
             session_ttl: Duration::from_secs(10),
             sessions_max: 1 << 14,
-            extra_share_percent: 10,
             dead_time: deadlines::DEAD_TIME,
             replace_after: Duration::from_secs(600),
             suspect_time: deadlines::SUSPECT_TIME,
@@ -99,6 +101,7 @@ impl Options {
             overload_rule: OverloadRule::default(),
             extra_rule: ExtraRule::default(),
             handoff_bytes_max: 256 << 20,
+            feed_bytes_max: 8 << 20,
             sharing: SharingRule::default(),
             group: GroupOptions::default(),
             server: ServerOptions::default(),

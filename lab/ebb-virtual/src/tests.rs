@@ -21,6 +21,7 @@ mod replicas;
 mod rest;
 mod returns;
 mod single;
+mod standins;
 mod stopovers;
 mod turns;
 mod two_masters;
