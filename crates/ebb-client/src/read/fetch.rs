@@ -30,6 +30,9 @@ const ATTEMPT: Duration = Duration::from_secs(2);
 const ATTEMPT_MAX: Duration = Duration::from_secs(8);
 /// How long after its time a node that falls asleep is still waited for.
 const SLACK: Duration = Duration::from_millis(50);
+/// A member that serves another dataset is asked as a second one after so many times the usual wait, and not before this.
+const LONGER: u32 = 4;
+const LONG_MIN: Duration = Duration::from_secs(1);
 /// Pause after a round in which every member failed.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -148,14 +151,17 @@ async fn ask_members(shared: &Arc<Shared>, wanted: &Wanted, attempt: Duration, h
         }
         Way::Relay => return by_relay(shared, wanted).await,
     };
+    let foreign = shared.nodes.foreign_to(wanted.dataset, members.iter().map(|member| member.node));
+    let is_foreign = |place: usize| foreign.contains(&members[place].node);
     while let Some(asking) = line.next() {
+        let leaves_own = !is_foreign(asking.place) && line.peek().is_some_and(is_foreign);
         let first = from_or_report(shared, wanted, asking, attempt, heard);
         tokio::pin!(first);
         // Cancel-safety: a later answer is forgotten with its call.
         let late = tokio::select! {
             biased;
             answer = &mut first => Err(answer),
-            () = patience(shared, wanted.len) => Ok(()),
+            () = patience(shared, wanted.len, leaves_own) => Ok(()),
         };
         let answer = match late {
             Err(answer) => answer,
@@ -200,10 +206,11 @@ async fn by_relay(shared: &Arc<Shared>, wanted: &Wanted) -> Result<Bytes> {
     answer
 }
 
-/// Returns when another member should be asked as well; perhaps never.
-async fn patience(shared: &Shared, bytes: u64) {
+/// Returns when another member should be asked as well; perhaps never. `leaves_own`: it serves another dataset, whose
+/// reads would pay for queues that this one's readers have made.
+async fn patience(shared: &Shared, bytes: u64, leaves_own: bool) {
     if let Some(wait) = shared.hedge.wait(bytes) {
-        shared.runtime.sleep(wait).await;
+        shared.runtime.sleep(if leaves_own { wait.saturating_mul(LONGER).max(LONG_MIN) } else { wait }).await;
         if shared.hedge.spend() {
             return;
         }

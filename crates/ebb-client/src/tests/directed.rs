@@ -451,6 +451,10 @@ fn little_memory_makes_writers_wait_and_not_fail() {
     });
 }
 
+fn known_map(metablocks: &[pb::Metablock]) -> KnownMap<'_> {
+    KnownMap { metablocks, metablock_size: METABLOCK, file_size: 600_000, dataset: None }
+}
+
 #[test]
 fn a_split_is_read_by_its_map_and_an_old_map_is_reported() {
     run(17, 3, |cluster| async move {
@@ -468,13 +472,12 @@ fn a_split_is_read_by_its_map_and_an_old_map_is_reported() {
         let locations = client.locations(inode).await.unwrap();
         assert!(locations.iter().all(|location| location.hosts[0] == HostName::new("h2")), "{locations:?}");
         let mut map: Vec<_> = locations.into_iter().map(|location| location.metablock).collect();
-        let known = |metablocks| KnownMap { metablocks, metablock_size: METABLOCK, file_size: 600_000, dataset: None };
-        let read = client.read_by_map(known(&map), 100_001, 800_000).await.unwrap();
+        let read = client.read_by_map(known_map(&map), 100_001, 800_000).await.unwrap();
         assert!(read == data[100_001..]);
         for record in &mut map {
             record.version = Some(pb::Version { epoch: 1 << 60, seq: 1 });
         }
-        let kind = client.read_by_map(known(&map), 0, 10).await.unwrap_err().kind();
+        let kind = client.read_by_map(known_map(&map), 0, 10).await.unwrap_err().kind();
         assert_eq!(kind, ErrorKind::StaleVersion);
     });
 }

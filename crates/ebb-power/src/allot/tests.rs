@@ -10,12 +10,16 @@ fn nodes(count: u64) -> Vec<NodeId> {
     (1..=count).map(NodeId::new).collect()
 }
 
-/// Datasets on chains that are laid one after the other, as the master does it.
+/// Datasets of three copies on chains that are laid one after the other, as the master does it.
 fn chains(count: u64, shape: ChainShape, primaries: u32, datasets: u64) -> Vec<DatasetChain> {
+    chains_of(count, shape, (primaries, 3), datasets)
+}
+
+fn chains_of(count: u64, shape: ChainShape, (primaries, replicas): (u32, u32), datasets: u64) -> Vec<DatasetChain> {
     let mut all: Vec<DatasetChain> = Vec::new();
     for dataset in 1..=datasets {
         let order = choose_chain(nodes(count), &sum_scores(&all));
-        all.push(DatasetChain::new(DatasetId::new(dataset), order, shape, primaries, 3).unwrap());
+        all.push(DatasetChain::new(DatasetId::new(dataset), order, shape, primaries, replicas).unwrap());
     }
     all
 }
@@ -37,7 +41,7 @@ const NEW: BTreeMap<NodeId, DatasetId> = BTreeMap::new();
 
 #[test]
 fn two_live_datasets_have_half_of_the_nodes_each_and_keep_their_primaries() {
-    let chains = chains(100, ChainShape::EqualWork, 5, 3);
+    let chains = chains_of(100, ChainShape::EqualWork, (5, 4), 3);
     let live = [chains[0].clone(), chains[2].clone()];
     let allotment = allot(&claims(&live, &[1.0, 1.0], &NONE), &NEW);
     assert_eq!(counts(&allotment), [50, 50]);
@@ -122,8 +126,8 @@ fn nodes_without_data_of_a_live_dataset_serve_all_and_a_plan_says_why() {
     assert_eq!(allotment.nodes.keys().copied().collect::<Vec<_>>(), nodes(9));
     assert_eq!(
         allotment.to_string(),
-        "d1: 3 of 3: n1 n2 n3 (its share is 1 of 3)\nd2: 6 of 6: n4 n5 n6 n7 n8 n9 (the most that it can use)\n\
-         d3: shares all nodes: no node with its data serves"
+        "ds1: 3 of 3: n1 n2 n3 (its share is 1 of 3)\nds2: 6 of 6: n4 n5 n6 n7 n8 n9 (the most that it can use)\n\
+         ds3: shares all nodes: no node with its data serves"
     );
 }
 
