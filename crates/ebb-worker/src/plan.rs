@@ -199,7 +199,8 @@ impl Planner {
     fn holders(&self, dataset: Option<u64>, members: &[pb::Member]) -> Vec<usize> {
         let workers = |is_meant: &dyn Fn(u64) -> bool| {
             let nodes = members.iter().map(|member| member.node).filter(|node| is_meant(*node));
-            let workers: BTreeSet<usize> = nodes.filter_map(|node| self.by_node.get(&node)).flatten().copied().collect();
+            let workers: BTreeSet<usize> =
+                nodes.filter_map(|node| self.by_node.get(&node)).flatten().copied().collect();
             workers.into_iter().collect::<Vec<usize>>()
         };
         let has_nodes = self.serving.values().any(|serves| Some(*serves) == dataset);

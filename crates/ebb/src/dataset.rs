@@ -9,7 +9,8 @@ use ebb_cli::units::{ByteSize, Percent};
 use ebb_cli::values::one_of;
 use ebb_cli::{Context, admin};
 use ebb_types::{
-    Geometry, HostName, InodeId, NodeId, Prefetch, ReadRule, Result, bail, log_copies, may_lose_by_one_failure, min_copies,
+    Geometry, HostName, InodeId, NodeId, Prefetch, ReadRule, Result, bail, log_copies, may_lose_by_one_failure,
+    min_copies,
 };
 use ebb_wire::pb;
 use serde_json::json;
@@ -453,7 +454,8 @@ fn settings(dataset: &pb::Dataset) -> String {
 /// The datasets with a share, and the nodes that serve them alone.
 fn shares(datasets: &[pb::Dataset], nodes: &[pb::Node]) -> Vec<String> {
     let line = |dataset: &pb::Dataset| {
-        let own = nodes.iter().filter(|node| node.serves == Some(dataset.id)).map(|node| NodeId::new(node.id).to_string());
+        let own =
+            nodes.iter().filter(|node| node.serves == Some(dataset.id)).map(|node| NodeId::new(node.id).to_string());
         let served_by = match own.collect::<Vec<_>>().join(" ") {
             nodes if nodes.is_empty() => "no nodes of its own now".to_owned(),
             nodes => format!("{nodes} serve it alone"),

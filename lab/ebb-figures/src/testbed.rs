@@ -236,7 +236,13 @@ impl Testbed {
     }
 
     /// Writes a new file of as many blocks as the others, and makes it safe.
-    async fn write_new(&self, client: &Client, directory: InodeId, name: &str, home: Option<HostName>) -> Result<InodeId> {
+    async fn write_new(
+        &self,
+        client: &Client,
+        directory: InodeId,
+        name: &str,
+        home: Option<HostName>,
+    ) -> Result<InodeId> {
         self.write_blocks(client, directory, (name, self.setting.blocks_per_file), home).await
     }
 

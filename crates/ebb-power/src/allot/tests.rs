@@ -109,8 +109,7 @@ fn the_recovery_group_of_a_dead_primary_counts_as_primaries_do() {
     assert!(cover.len() < 12, "{cover:?}");
     let allotment = allot(&claims(&chains, &[1.0, 1.0], &dead), &NEW);
     let part = &allotment.parts[0];
-    let shared: Vec<NodeId> =
-        cover.iter().copied().filter(|node| chains[1].nodes()[..4].contains(node)).collect();
+    let shared: Vec<NodeId> = cover.iter().copied().filter(|node| chains[1].nodes()[..4].contains(node)).collect();
     assert_eq!(part.lacks, shared, "all but the other's primaries: {allotment}");
     assert_eq!(counts(&allotment), [12, 11], "{allotment}");
     assert!(!allotment.nodes.contains_key(&chains[0].nodes()[0]), "a dead node serves nothing");

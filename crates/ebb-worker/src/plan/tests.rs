@@ -200,8 +200,7 @@ fn work_goes_to_nodes_that_serve_its_dataset() {
         nodes
     };
     let of = |dataset, members: &[u64]| FoundFile { dataset, ..file(9, 1 << 20, 1 << 20, members) };
-    let mut planner =
-        Planner::new(Locality::Located, BatchLimits::default(), &workers(3), &serving(Some(1), Some(2)));
+    let mut planner = Planner::new(Locality::Located, BatchLimits::default(), &workers(3), &serving(Some(1), Some(2)));
     let holders = |planner: &Planner, file: &FoundFile| planner.splits(file)[0].holders.clone();
     assert_eq!(holders(&planner, &of(1, &[1, 2])), [0]);
     assert_eq!(holders(&planner, &of(2, &[1, 2])), [1]);

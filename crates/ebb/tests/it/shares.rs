@@ -73,7 +73,8 @@ fn datasets_that_are_read_at_once_have_nodes_by_their_shares() {
         let (own, others) = (serving(&cluster, "/a"), serving(&cluster, "/b"));
         assert!(own.is_disjoint(&others), "{own:?} {others:?}");
         let located = cluster.json(&["fs", "locations", "/a/f"]);
-        let copies = located["metablocks"].as_array().unwrap().iter().flat_map(|one| one["replicas"].as_array().unwrap());
+        let copies =
+            located["metablocks"].as_array().unwrap().iter().flat_map(|one| one["replicas"].as_array().unwrap());
         for copy in copies {
             let expected = if own.contains(copy["node"].as_str().unwrap()) { "this" } else { "other" };
             assert_eq!(copy["serves"], expected, "{copy}");
@@ -85,7 +86,8 @@ fn datasets_that_are_read_at_once_have_nodes_by_their_shares() {
         for _ in 0..5 {
             cluster.json(&["job", "count", "/a"]);
         }
-        let read: Vec<u64> = hosts.iter().zip(before).map(|(host, before)| bytes_read(&cluster, host) - before).collect();
+        let read: Vec<u64> =
+            hosts.iter().zip(before).map(|(host, before)| bytes_read(&cluster, host) - before).collect();
         pauses_b.store(false, Ordering::Relaxed);
         let of = |nodes: &BTreeSet<String>| {
             let is_meant = |place: &usize| nodes.contains(&format!("n{}", place + 1));

@@ -190,7 +190,8 @@ async fn degree(bed: &Testbed, user: &User, sent: &[u64]) -> Result<Option<f64>>
             of_dataset.entry(dataset).or_default().push(sent[*place as usize] as f64);
         }
     }
-    let degree = |sent: &Vec<f64>| sent.iter().sum::<f64>() / sent.len() as f64 / sent.iter().copied().fold(1.0, f64::max);
+    let degree =
+        |sent: &Vec<f64>| sent.iter().sum::<f64>() / sent.len() as f64 / sent.iter().copied().fold(1.0, f64::max);
     Ok(of_dataset.values().map(degree).min_by(f64::total_cmp))
 }
 

@@ -89,7 +89,13 @@ impl Reader {
     }
 
     /// Blocks that each node sent while this one alone read for so long; of all nodes that sent any.
-    async fn served(&self, world: &World, cluster: &PowerCluster, others: &[&Reader], span: Duration) -> BTreeMap<NodeId, u64> {
+    async fn served(
+        &self,
+        world: &World,
+        cluster: &PowerCluster,
+        others: &[&Reader],
+        span: Duration,
+    ) -> BTreeMap<NodeId, u64> {
         others.iter().for_each(|other| other.pauses.store(true, Ordering::Relaxed));
         world.sleep(Duration::from_millis(500)).await;
         let (before, read) = (cluster.sent_bytes().await.unwrap(), self.read.load(Ordering::Relaxed));
@@ -133,7 +139,11 @@ fn each_node_serves_one_of_the_datasets_that_are_read() {
         world.sleep(Duration::from_secs(2)).await;
         assert_eq!((one.own().len(), other.own().len()), (6, 2));
         let served = other.served(&world, &cluster, &[&one], Duration::from_secs(3)).await;
-        assert_eq!(served.keys().copied().collect::<Vec<_>>(), other.own(), "its primaries hold everything: {served:?}");
+        assert_eq!(
+            served.keys().copied().collect::<Vec<_>>(),
+            other.own(),
+            "its primaries hold everything: {served:?}"
+        );
         world.sleep(SEEN).await;
 
         let victim = other.own()[0];
