@@ -25,7 +25,7 @@ impl DatasetReads {
     }
 
     /// What was read since the last call.
-    pub fn take(&self) -> Vec<pb::DatasetReads> {
+    pub fn take_counts(&self) -> Vec<pb::DatasetReads> {
         let counted = std::mem::take(&mut *self.0.lock());
         counted.into_iter().map(|(dataset, bytes)| pb::DatasetReads { dataset: dataset.raw(), bytes }).collect()
     }
@@ -40,9 +40,9 @@ mod tests {
         let reads = DatasetReads::default();
         (0..2 * COUNTED_MAX as u64).for_each(|dataset| reads.on_read(DatasetId::new(dataset), 10));
         reads.on_read(DatasetId::new(1), 5);
-        let taken = reads.take();
+        let taken = reads.take_counts();
         assert_eq!(taken.len(), COUNTED_MAX);
         assert_eq!(taken[1], pb::DatasetReads { dataset: 1, bytes: 15 });
-        assert_eq!(reads.take(), []);
+        assert_eq!(reads.take_counts(), []);
     }
 }
