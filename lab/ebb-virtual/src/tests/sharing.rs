@@ -24,7 +24,7 @@ const SEEN: Duration = Duration::from_secs(8);
 /// More than the time after which a dataset that is not read gives its nodes up.
 const LEFT: Duration = Duration::from_secs(15);
 
-/// A dataset and the client that reads it, block by block, as long as it is not told to pause.
+/// A dataset and the client that reads it, block by block, but for pauses.
 struct Reader {
     dataset: u64,
     client: Client,
@@ -116,7 +116,7 @@ async fn set_share(client: &Client, dataset: u64, share: u32) {
 }
 
 /// Goal: each node serves one of two datasets, in proportion to shares that are changed while they are read; a node that
-/// dies, a master that begins anew and a dataset that is no more read cost no read. Method: readers who check every byte
+/// dies, a master that begins anew and a dataset that is no more read cost no read. Method: readers that check every byte
 /// read all the time; while one pauses, what the nodes send is the other's.
 #[test]
 fn each_node_serves_one_of_the_datasets_that_are_read() {
