@@ -11,7 +11,7 @@ use ebb_wire::{Message, Method, convert, pb};
 use crate::node::{Node, for_all};
 use crate::pipeline;
 use crate::source::RemoteReplica;
-use crate::{direct, handoff, rest};
+use crate::{direct, feed, handoff, rest};
 
 /// The block server's calls.
 #[derive(Debug)]
@@ -62,8 +62,9 @@ async fn change(node: Arc<Node>, request: Request) -> Result<Answer> {
         Method::DeleteReplicas => reply(delete(&node, request.decode()?).await),
         Method::LogWrites => {
             let message = request.decode()?;
-            reply(node.handoff.append(message, request.payload).await.map(|()| pb::Empty {}))
+            reply(handoff::append(&node, message, request.payload, request.deadline).await)
         }
+        Method::FeedReplica => reply(feed::feed(&node, request.decode()?, request.deadline).await),
         Method::ReadLog => handoff::read(&node, &request.decode()?).await,
         Method::Scrub => reply(scrub(&node, request.decode()?).await),
         other => bail!(Unsupported, "a block server does not answer {other:?}"),

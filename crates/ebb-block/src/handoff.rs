@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_rpc::{Answer, Payload};
-use ebb_types::{Result, err};
-use ebb_wire::pb;
+use bytes::Bytes;
+use ebb_rpc::{Answer, Payload, Response};
+use ebb_types::{ErrorKind, Result, err};
+use ebb_wire::{Call, pb};
 
 use crate::node::Node;
 
@@ -15,6 +16,43 @@ const LOOK: Duration = Duration::from_secs(10);
 const FILES_MAX: usize = 1000;
 /// For an answer of the master.
 const ASK: Duration = Duration::from_secs(5);
+
+/// Answers `LogWrites`. Here and at the always-on node at the same time, if the message asks for it: then the holder
+/// sends each byte once.
+pub(crate) async fn append(
+    node: &Node,
+    message: pb::LogWrites,
+    payload: Bytes,
+    deadline: Duration,
+) -> Result<pb::LogWritesReply> {
+    if !message.pass_on {
+        node.handoff.append(message, payload).await?;
+        return Ok(pb::LogWritesReply::default());
+    }
+    let onward = pb::LogWrites { pass_on: false, ..message.clone() };
+    // The holder must still hear our answer.
+    let passed = ask_master(node, &onward, vec![payload.clone()], deadline * 3 / 4);
+    let (passed, here) = tokio::join!(biased; passed, node.handoff.append(message, payload));
+    here?;
+    Ok(pb::LogWritesReply { passed_on: true, failure: passed.err().as_ref().map(pb::Failure::from) })
+}
+
+/// Asks the master that leads; the first that is asked is the one that led last.
+pub(crate) async fn ask_master<C: Call>(
+    node: &Node,
+    message: &C,
+    payload: Vec<Bytes>,
+    deadline: Duration,
+) -> Result<Response<C::Reply>> {
+    let mut last = err!(Unreachable, "no master is known");
+    for master in &node.masters {
+        match node.connector.channel(master).call_with(message, payload.clone(), deadline).await {
+            Err(error) if error.kind() == ErrorKind::NotLeader => last = error,
+            answer => return answer,
+        }
+    }
+    Err(last)
+}
 
 /// Answers `ReadLog`.
 pub(crate) async fn read(node: &Node, message: &pb::ReadLog) -> Result<Answer> {
@@ -39,17 +77,8 @@ pub(crate) async fn tidy(node: Arc<Node>) {
 
 async fn tidy_files(node: &Node, files: &[pb::LoggedFile]) -> Result<()> {
     let call = pb::JudgeLogs { files: files.to_vec() };
-    let mut last = err!(Unreachable, "no master is known");
-    for master in &node.masters {
-        match node.connector.channel(master).call(&call, ASK).await {
-            Ok(reply) => {
-                for over in reply.over {
-                    node.handoff.cut(over).await?;
-                }
-                return Ok(());
-            }
-            Err(error) => last = error,
-        }
+    for over in ask_master(node, &call, Vec::new(), ASK).await?.message.over {
+        node.handoff.cut(over).await?;
     }
-    Err(last)
+    Ok(())
 }

@@ -30,6 +30,7 @@
 
 mod direct;
 mod excuse;
+mod feed;
 #[doc(hidden)]
 pub mod fuzz;
 mod handle;

@@ -45,14 +45,16 @@ pub(crate) struct Inode {
 
 impl Inode {
     /// A file of which nothing is known.
-    pub fn new(id: InodeId) -> Self {
+    /// A file with no state yet. `write_max`: bytes of a write to a block, as [`crate::options::Sizes`] has it.
+    pub fn new(id: InodeId, write_max: u64) -> Self {
+        assert!(write_max > 0, "a write has bytes");
         Self {
             id,
             gate: Arc::default(),
             order: tokio::sync::Mutex::default(),
             committing: Arc::default(),
             granting: tokio::sync::Mutex::default(),
-            core: Mutex::default(),
+            core: Mutex::new(Core { write_max, ..Core::default() }),
             progress: Notify::new(),
             used: AtomicU64::new(0),
         }
@@ -196,6 +198,8 @@ pub(crate) struct Core {
     /// Hosts for its metablocks (G7); empty: the default.
     pub affinity: Vec<String>,
     next_serial: u64,
+    /// Bytes of a write to a block.
+    write_max: u64,
 }
 
 impl Core {
@@ -233,20 +237,20 @@ impl Core {
         let mut run: Vec<Bytes> = Vec::new();
         let (mut run_start, mut run_end) = (0, 0);
         let mut runs = Vec::new();
-        for (offset, data) in self.dirty.take_range(start, end) {
-            let mut at = 0;
-            for piece in geometry.block_pieces(offset, data.len() as u64) {
-                let len = piece.len as usize;
-                let starts_block = piece.file_offset % geometry.block_size == 0;
-                if !run.is_empty() && (piece.file_offset != run_end || starts_block) {
+        for (offset, mut data) in self.dirty.take_range(start, end) {
+            let mut from = offset;
+            while !data.is_empty() {
+                let unit = geometry.part_of_block(from, self.write_max);
+                let part = data.split_to(data.len().min((unit.end - from) as usize));
+                if !run.is_empty() && (from != run_end || from == unit.start) {
                     runs.push((run_start, std::mem::take(&mut run)));
                 }
                 if run.is_empty() {
-                    run_start = piece.file_offset;
+                    run_start = from;
                 }
-                run_end = piece.file_offset + piece.len;
-                run.push(data.slice(at..at + len));
-                at += len;
+                from += part.len() as u64;
+                run_end = from;
+                run.push(part);
             }
         }
         if !run.is_empty() {

@@ -58,7 +58,7 @@ mod write;
 
 pub use client::Client;
 pub use metrics::Metrics;
-pub use options::{ClientOptions, Unit};
+pub use options::{ClientOptions, Sizes, Unit};
 pub use power::deliver;
 pub use power::inspect::{BlinkState, BlockInfo, ServerLoad};
 pub use types::{

@@ -81,6 +81,8 @@ metrics! {
     logged_writes,
     /// Copies of those writes in logs, all together.
     log_copies,
+    /// Writes that members which had slept got from the log, one count for each member.
+    fed_writes,
     /// Writes that waited because a sleeping member would have exceeded its debt limit.
     waited_writes,
     /// Files committed.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ebb_types::deadlines::OPERATION_DEADLINE;
-use ebb_types::{HostName, Prefetch};
+use ebb_types::{CHUNK_SIZE, HostName, Prefetch};
 
 use crate::waits::Waits;
 
@@ -15,6 +15,50 @@ pub enum Unit {
     Chunks,
     /// Blocks, as file systems do whose block is the unit of transfer and caching. For comparison.
     Blocks,
+}
+
+/// Sizes of writes and calls, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sizes {
+    /// A longer write to a block goes in several parts: a disk writes one while the next one is on its way. A multiple of
+    /// the chunk size.
+    pub write_max: u64,
+    /// Writes up to this go to every member from the client; larger ones through the pipeline.
+    pub single_source_max: usize,
+    /// Of a call to a log.
+    pub log_call_max: usize,
+    /// A member that lacks at least so much gets it from the log, if it is there. Less is sent.
+    pub feed_min: usize,
+    /// The most that a member gets from the log with one call.
+    pub feed_max: usize,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self {
+            write_max: 1 << 20,
+            single_source_max: 64 << 10,
+            log_call_max: 1 << 20,
+            feed_min: 64 << 10,
+            feed_max: 8 << 20,
+        }
+    }
+}
+
+impl Sizes {
+    /// For a world in which a byte stands for `scale` bytes. No write is shorter than a chunk for that.
+    #[must_use]
+    pub fn divided_by(self, scale: u64) -> Self {
+        let divided = |bytes: usize| (bytes as u64 / scale) as usize;
+        let write_max = (self.write_max / scale).next_multiple_of(CHUNK_SIZE).max(CHUNK_SIZE);
+        Self {
+            write_max,
+            single_source_max: divided(self.single_source_max),
+            log_call_max: divided(self.log_call_max).max(write_max as usize),
+            feed_min: divided(self.feed_min),
+            feed_max: divided(self.feed_max).max(write_max as usize),
+        }
+    }
 }
 
 /// How a client behaves.
@@ -32,6 +76,8 @@ pub struct ClientOptions {
     pub prefetch: Option<Prefetch>,
     /// The least that is fetched.
     pub unit: Unit,
+    /// Sizes of writes and calls.
+    pub sizes: Sizes,
     /// Bytes written and not yet synced by all members; more makes writers wait.
     pub dirty_bytes_max: usize,
     /// How long a write may stay only in memory.
@@ -62,6 +108,7 @@ impl ClientOptions {
             read_cache_bytes: 256 << 20,
             prefetch: None,
             unit: Unit::Chunks,
+            sizes: Sizes::default(),
             dirty_bytes_max: 128 << 20,
             commit_interval: Duration::from_secs(1),
             operation_deadline: OPERATION_DEADLINE,

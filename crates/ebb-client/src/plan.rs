@@ -11,8 +11,6 @@ use crate::read::prefetch::Reach;
 const GRANTS_AHEAD: u64 = 2;
 /// Indexes in one grant request.
 pub(crate) const GRANTS_PER_CALL: usize = 64;
-/// Writes up to this go to every member from here; larger ones through the pipeline.
-pub(crate) const SINGLE_SOURCE_MAX: usize = 64 << 10;
 /// Files and first reads up to this are fetched whole.
 const SMALL: u64 = 128 << 10;
 

@@ -7,6 +7,7 @@ pub(crate) mod committer;
 pub(crate) mod debt;
 pub(crate) mod drive;
 pub(crate) mod extents;
+pub(crate) mod feed;
 pub(crate) mod flush;
 pub(crate) mod handoff;
 pub(crate) mod members;

@@ -106,6 +106,38 @@ impl Book {
         }
     }
 
+    /// The first of these writes that is not behind one that it holds, or that is among them before it, or that `bases`
+    /// count as safe. None: they leave no gap. Metablocks that `bases` does not name are not looked at.
+    pub fn gap(&self, inode: InodeId, epoch: Epoch, bases: &[pb::LogCut], writes: &[Logged]) -> Option<Version> {
+        let bases: BTreeMap<u64, Version> =
+            bases.iter().map(|base| (base.metablock, convert::version(base.version))).collect();
+        // Writes of an earlier epoch go when the first of a later one comes.
+        let held = self.files.get(&inode).filter(|file| file.epoch == epoch);
+        let mut last: BTreeMap<MetablockId, Version> = BTreeMap::new();
+        writes.iter().find_map(|write| {
+            let (metablock, before) = (write.metablock(), write.predecessor());
+            let base = *bases.get(&metablock.raw())?;
+            let is_behind = before <= base
+                || last.get(&metablock) == Some(&before)
+                || held.is_some_and(|file| file.writes.contains_key(&(metablock, before)));
+            last.insert(metablock, write.version());
+            (!is_behind).then(|| write.version())
+        })
+    }
+
+    /// The writes of a metablock after one version, up to another.
+    pub fn between(
+        &self,
+        inode: InodeId,
+        metablock: MetablockId,
+        (after, upto): (Version, Version),
+    ) -> impl Iterator<Item = &Logged> + '_ {
+        let is_wanted = move |logged: &&Logged| {
+            logged.metablock() == metablock && logged.version() > after && logged.version() <= upto
+        };
+        self.writes(inode).filter(is_wanted)
+    }
+
     /// Bytes of writes that it does not hold yet, by metablock.
     pub fn news<'a>(&self, inode: InodeId, writes: impl Iterator<Item = &'a Logged>) -> BTreeMap<MetablockId, u64> {
         let held = self.files.get(&inode);
@@ -241,6 +273,41 @@ mod tests {
         assert!(!book.is_empty(), "it is of this epoch");
         book.apply_drop(FILE, Epoch::new(5));
         assert_eq!((book.is_empty(), book.bytes()), (true, 0));
+    }
+
+    #[test]
+    fn a_write_is_taken_behind_the_one_before_it() {
+        let mut book = Book::default();
+        let base = |seq| [pb::LogCut { metablock: 1, version: Some(version(2, seq).into()) }];
+        let epoch = Epoch::new(2);
+        let writes = [logged(1, 2, 3), logged(1, 2, 4)];
+        assert_eq!(book.gap(FILE, epoch, &base(2), &writes), None, "the one before is safe");
+        assert_eq!(book.gap(FILE, epoch, &base(1), &writes), Some(version(2, 3)));
+        assert_eq!(book.gap(FILE, epoch, &[], &writes), None, "no base is given");
+        assert_eq!(book.gap(FILE, epoch, &base(1), &[logged(1, 2, 2), logged(1, 2, 4)]), Some(version(2, 4)));
+        assert_eq!(book.gap(FILE, epoch, &base(1), &[logged(2, 2, 7)]), None, "another metablock");
+        book.apply_append(FILE, epoch, [logged(1, 2, 2)]);
+        assert_eq!(book.gap(FILE, epoch, &base(1), &writes), None, "the one before is logged");
+        let next = [pb::LogCut { metablock: 1, version: Some(version(2, 1).into()) }];
+        let of_next = Logged {
+            write: pb::WriteReplica { predecessor: Some(version(2, 2).into()), ..logged(1, 3, 1).write },
+            ..logged(1, 3, 1)
+        };
+        let found = book.gap(FILE, Epoch::new(3), &next, std::slice::from_ref(&of_next));
+        assert_eq!(found, Some(version(3, 1)), "what an earlier epoch logged goes");
+    }
+
+    #[test]
+    fn writes_of_one_metablock_between_two_versions_are_found() {
+        let mut book = Book::default();
+        book.apply_append(FILE, Epoch::new(2), (1..6).map(|seq| logged(1, 2, seq)).chain([logged(3, 2, 3)]));
+        let between = |after, upto| -> Vec<u64> {
+            let range = (version(2, after), version(2, upto));
+            book.between(FILE, ONE, range).map(|write| write.version().seq).collect()
+        };
+        assert_eq!(between(2, 4), [3, 4]);
+        assert_eq!(between(5, 9), [] as [u64; 0]);
+        assert_eq!(book.between(InodeId::new(8), ONE, (version(0, 0), version(9, 9))).count(), 0);
     }
 
     #[test]

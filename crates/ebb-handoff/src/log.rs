@@ -5,14 +5,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_log::{Appender, GroupCommit, Lead, Sequence, Sync, make};
 use ebb_runtime::{Disk, OpenMode, Runtime, SeededBug};
 use ebb_types::{Epoch, ErrorKind, InodeId, MetablockId, Result, bail};
 use ebb_wire::{convert, pb};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use pb::handoff_record::Record;
+use tokio::sync::Notify;
 
 use crate::book::{Book, Logged};
 use crate::found::{Doubt, Found, NAMES, apply_append, apply_cuts, find};
@@ -22,6 +24,8 @@ use crate::record::{self, Entry, Past};
 const PAGE_BYTES: usize = 4 << 20;
 /// A new segment is begun when the present one is longer than this, and longer than twice the book's bytes.
 const SEGMENT_LEAST_BYTES: u64 = 4 << 20;
+/// How long a write waits for the one before it. Both were sent at the same time.
+const GAP_WAIT: Duration = Duration::from_secs(1);
 /// A batch takes no further record once it has so many bytes of payload.
 const BATCH_BYTES: usize = 8 << 20;
 
@@ -30,6 +34,7 @@ const BATCH_BYTES: usize = 8 << 20;
 pub struct HandoffLog {
     /// Skipped: records are confirmed before they are synced, a seeded bug.
     sync: Sync,
+    runtime: Runtime,
     disk: Disk,
     dir: PathBuf,
     bytes_max: usize,
@@ -37,6 +42,8 @@ pub struct HandoffLog {
     /// Held by the caller that leads a commit. Locked before `state`.
     writer: tokio::sync::Mutex<Writer>,
     group: GroupCommit,
+    /// Writes have come: others may wait for them.
+    appended: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -79,12 +86,14 @@ impl HandoffLog {
         }
         let log = Self {
             sync: if runtime.has_bug(SeededBug::StandinUnsynced) { Sync::Skipped } else { Sync::Now },
+            runtime: runtime.clone(),
             disk,
             dir: dir.to_owned(),
             bytes_max,
             state: Mutex::new(State { book, doubt, ..State::default() }),
             writer: tokio::sync::Mutex::new(Writer { segment: newest, appender: None }),
             group: GroupCommit::default(),
+            appended: Notify::new(),
         };
         if newest == 0 {
             // Ordering: there is a log before anything can be lost from it.
@@ -120,7 +129,8 @@ impl HandoffLog {
         self.bytes_max
     }
 
-    /// Logs writes; returns when they are synced. `StaleEpoch`: the lease is over; `Overloaded`: it is full.
+    /// Logs writes; returns when they are synced. `StaleEpoch`: the lease is over; `Overloaded`: it is full; `Gap`: the
+    /// write before one of them has not come.
     pub async fn append(&self, message: pb::LogWrites, payload: Bytes) -> Result<()> {
         self.append_if(message, payload, |_| Ok(())).await
     }
@@ -132,15 +142,17 @@ impl HandoffLog {
         payload: Bytes,
         admit: impl FnOnce(&BTreeMap<MetablockId, u64>) -> Result<()> + Send,
     ) -> Result<()> {
-        // A reader of the log has no use for the list of nodes that lack the writes.
+        // A reader of the log has no use for these.
         message.lacks.clear();
+        message.pass_on = false;
+        let bases = std::mem::take(&mut message.bases);
         let (inode, epoch) = (InodeId::new(message.inode), Epoch::new(message.epoch));
         let writes = record::split(message.writes.clone(), &payload)?;
         if let Some(write) = writes.iter().find(|write| write.version().epoch != epoch) {
             bail!(Protocol, "a write of epoch {} logged under epoch {epoch} of {inode}", write.version().epoch);
         }
         let place = {
-            let mut state = self.state.lock();
+            let mut state = self.behind_others(inode, epoch, &bases, &writes).await?;
             state.book.check(inode, epoch)?;
             let held = state.book.bytes();
             if !writes.is_empty() && held + payload.len() > self.bytes_max {
@@ -154,7 +166,44 @@ impl HandoffLog {
             apply_append(&mut state.book, inode, epoch, &message.cuts, writes);
             self.queue(&mut state, Record::Append(message), payload)
         };
+        self.appended.notify_waiters();
         self.group.commit(place, self).await
+    }
+
+    /// The state, once it has every write that must be there before these.
+    ///
+    /// I-119: nothing that is logged stands behind a gap. Of calls that overtake each other, the later one waits.
+    async fn behind_others(
+        &self,
+        inode: InodeId,
+        epoch: Epoch,
+        bases: &[pb::LogCut],
+        writes: &[Logged],
+    ) -> Result<MutexGuard<'_, State>> {
+        let end = self.runtime.now().after(GAP_WAIT);
+        loop {
+            let appended = self.appended.notified();
+            let version = {
+                let state = self.state.lock();
+                match state.book.gap(inode, epoch, bases, writes) {
+                    None => return Ok(state),
+                    Some(version) => version,
+                }
+            };
+            let left = end.since(self.runtime.now());
+            if self.runtime.timeout(left, "the write before", async { Ok(appended.await) }).await.is_err() {
+                bail!(Gap, "the write before {version} of {inode} has not come");
+            }
+        }
+    }
+
+    /// The first writes of a metablock after one version and up to another, for a member that missed them. They need not
+    /// be synced: the holder vouches for them.
+    pub fn between(&self, message: &pb::ReadLogged) -> (pb::ReadLogReply, Vec<Bytes>) {
+        let range = (convert::version(message.after), convert::version(message.upto));
+        let state = self.state.lock();
+        let bytes = usize::try_from(message.page_bytes).unwrap_or(usize::MAX).min(PAGE_BYTES);
+        page(state.book.between(InodeId::new(message.inode), MetablockId::new(message.metablock), range).cloned(), bytes)
     }
 
     /// Promises durably to refuse writes of the file below `epoch`. Returns all logged writes of the file, by metablock
@@ -176,20 +225,8 @@ impl HandoffLog {
     pub async fn read(&self, message: &pb::ReadLog) -> Result<(pb::ReadLogReply, Vec<Bytes>)> {
         let logged = self.promise(InodeId::new(message.inode), Epoch::new(message.epoch)).await?;
         let after = (message.after_metablock, convert::version(message.after_version));
-        let (mut reply, mut payload, mut bytes) = (pb::ReadLogReply { end: true, ..Default::default() }, Vec::new(), 0);
-        for logged in logged {
-            if (logged.metablock().raw(), logged.version()) <= after {
-                continue;
-            }
-            if bytes >= PAGE_BYTES {
-                reply.end = false;
-                break;
-            }
-            bytes += logged.data.len();
-            reply.writes.push(logged.write);
-            payload.push(logged.data);
-        }
-        Ok((reply, payload))
+        let is_behind = |logged: &Logged| (logged.metablock().raw(), logged.version()) > after;
+        Ok(page(logged.into_iter().filter(is_behind), PAGE_BYTES))
     }
 
     /// Removes the writes up to these versions. Writes that were logged since stay.
@@ -287,6 +324,21 @@ impl Lead for HandoffLog {
             Work::Batch(upto, entries) => (upto, self.write_batch(&mut writer, entries).await),
         }
     }
+}
+
+/// The first writes, until so many bytes are reached, as an answer. It has at least one, if there is one.
+fn page(writes: impl Iterator<Item = Logged>, bytes_max: usize) -> (pb::ReadLogReply, Vec<Bytes>) {
+    let (mut reply, mut payload, mut bytes) = (pb::ReadLogReply { end: true, ..Default::default() }, Vec::new(), 0);
+    for logged in writes {
+        if !reply.writes.is_empty() && bytes >= bytes_max {
+            reply.end = false;
+            break;
+        }
+        bytes += logged.data.len();
+        reply.writes.push(logged.write);
+        payload.push(logged.data);
+    }
+    (reply, payload)
 }
 
 fn promise_of(inode: InodeId, epoch: Epoch) -> Record {

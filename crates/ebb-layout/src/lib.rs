@@ -39,6 +39,7 @@ pub mod plan;
 pub mod rendezvous;
 pub mod restore;
 mod rng;
+pub use rng::hash;
 pub mod targets;
 #[cfg(test)]
 mod tests;

@@ -107,7 +107,8 @@ async fn fill(runtime: &Runtime, dir: &Path, options: GroupOptions, files: u64) 
     let opened = Group::open(runtime, &data_dir, CLUSTER, options).await?;
     let group = opened.group().clone();
     let task = opened.serve(Arc::new(Nobody));
-    group.propose(Op::InitCluster(pb::InitCluster { cluster: CLUSTER.raw(), default_replicas: 3 })).await?;
+    let init = pb::InitCluster { cluster: CLUSTER.raw(), default_replicas: 3, extra_share_percent: 10 };
+    group.propose(Op::InitCluster(init)).await?;
     for node in 1..=4 {
         let volume = pb::Volume { incarnation: 1, path: format!("/v{node}"), ..Default::default() };
         let register = pb::RegisterNodeCommand {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use ebb_handoff::{HandoffLog, Logged};
 use ebb_meta::Machine;
 use ebb_power::debt::{self, Ask, Owed};
+use ebb_rpc::{Answer, Payload};
 use ebb_runtime::{Runtime, SeededBug};
 use ebb_types::{Epoch, InodeId, MetablockId, NodeId, Result, Version, bail};
 use ebb_wire::{convert, pb};
@@ -44,6 +45,21 @@ pub(crate) async fn append(shared: &Shared, message: pb::LogWrites, payload: Byt
     }
     let lacks = message.lacks.clone();
     shared.handoff.append_if(message, payload, |news| admit(shared, &lacks, news)).await
+}
+
+/// Answers `ReadLogged`.
+///
+/// Errors: `Overloaded` if as much is on its way to members as may be; the holder then sends the writes.
+pub(crate) fn feed(shared: &Shared, message: &pb::ReadLogged) -> Result<Answer> {
+    let (reply, payload) = shared.handoff.between(message);
+    let bytes: usize = payload.iter().map(Bytes::len).sum();
+    // One page may be longer than all of them together.
+    let permits = u32::try_from(bytes).unwrap_or(u32::MAX).min(shared.options.feed_bytes_max);
+    let Ok(place) = Arc::clone(&shared.feeds).try_acquire_many_owned(permits) else {
+        bail!(Overloaded, "{} bytes of the handoff log are on their way to members", shared.options.feed_bytes_max);
+    };
+    let payload = if payload.is_empty() { Payload::Empty } else { Payload::Buffers(payload) };
+    Ok(Answer::with(&reply, payload).holding(place))
 }
 
 /// Logged writes that sleeping nodes still have to take.

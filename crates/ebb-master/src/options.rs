@@ -23,6 +23,8 @@ pub struct Options {
     /// Number of copies in the default dataset of a new cluster. Three copies survive the loss of two nodes in
     /// succession.
     pub default_replicas: u32,
+    /// Share of the unused capacity that extra copies of frequently read data may take in that dataset, in percent.
+    pub extra_share_percent: u32,
     /// Time without a poll after which a session ends. Ten seconds are longer than any pause of a healthy client, and
     /// short enough that others wait for a dead writer's file about as long as for a slow disk.
     pub session_ttl: Duration,
@@ -65,6 +67,8 @@ pub struct Options {
     pub extra_rule: ExtraRule,
     /// Maximum bytes in the handoff log.
     pub handoff_bytes_max: usize,
+    /// Maximum bytes on their way from the handoff log to members that missed them. Beyond that, holders send them.
+    pub feed_bytes_max: u32,
     /// Settings of the log and the checkpoints.
     pub group: GroupOptions,
     /// Limits of the server.
@@ -80,6 +84,7 @@ impl Options {
             listen: listen.into(),
             identity,
             default_replicas: 3,
+            extra_share_percent: 10,
             session_ttl: Duration::from_secs(10),
             sessions_max: 1 << 14,
             dead_time: deadlines::DEAD_TIME,
@@ -96,6 +101,7 @@ impl Options {
             overload_rule: OverloadRule::default(),
             extra_rule: ExtraRule::default(),
             handoff_bytes_max: 256 << 20,
+            feed_bytes_max: 8 << 20,
             sharing: SharingRule::default(),
             group: GroupOptions::default(),
             server: ServerOptions::default(),

@@ -12,6 +12,7 @@ use ebb_types::{ErrorKind, HostName, Result, SessionId, bail};
 use ebb_wire::{Method, pb};
 use parking_lot::Mutex;
 use pb::command::Command as Op;
+use tokio::sync::Semaphore;
 
 use crate::chains;
 use crate::copies::{reconciler, why};
@@ -138,6 +139,7 @@ fn assemble(
     let soft = Soft::rebuild(&group.machine(), runtime, &options);
     let state = Arc::new(State::new(runtime.clone(), soft));
     let raft = opened.serve(Arc::clone(&state) as _);
+    let feeds = Arc::new(Semaphore::new(options.feed_bytes_max as usize));
     let shared = Shared {
         runtime: runtime.clone(),
         options,
@@ -146,6 +148,7 @@ fn assemble(
         state,
         boot: runtime.random_u64() | 1,
         handoff,
+        feeds,
         stopped: AtomicBool::new(false),
         standing,
     };
@@ -153,13 +156,14 @@ fn assemble(
 }
 
 async fn init_cluster(shared: &Shared) -> Result<()> {
-    let (cluster, default_replicas) = (shared.options.identity.cluster, shared.options.default_replicas);
+    let Options { default_replicas, extra_share_percent, .. } = shared.options;
+    let cluster = shared.options.identity.cluster;
     let known = shared.group.machine().cluster();
     match known {
         Some(known) if known == cluster => Ok(()),
         Some(known) => bail!(Invalid, "the log belongs to cluster {known}, this is {cluster}"),
         None => {
-            let init = pb::InitCluster { cluster: cluster.raw(), default_replicas };
+            let init = pb::InitCluster { cluster: cluster.raw(), default_replicas, extra_share_percent };
             shared.group.propose(Op::InitCluster(init)).await.map(|_| ())
         }
     }
@@ -300,7 +304,11 @@ impl Front {
                 let deadline = request.deadline.saturating_sub(MARGIN);
                 Ok(Answer::new(&power::watch(shared, &request.decode()?, deadline).await))
             }
-            Method::LogWrites => handoff::append(shared, request.decode()?, request.payload).await.map(|()| done()),
+            Method::LogWrites => {
+                handoff::append(shared, request.decode()?, request.payload).await?;
+                Ok(Answer::new(&pb::LogWritesReply::default()))
+            }
+            Method::ReadLogged => handoff::feed(shared, &request.decode()?),
             Method::JudgeLogs => Ok(Answer::new(&handoff::judge_logs(shared, &request.decode()?))),
             Method::DescribePower => {
                 let deadline = request.deadline.saturating_sub(MARGIN);

@@ -16,7 +16,7 @@ use ebb_types::{DatasetId, ErrorKind, InodeId, NodeId, Result, SessionId, bail};
 use ebb_wire::{Call, pb};
 use parking_lot::Mutex;
 use pb::command::Command as Op;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::group::Group;
 use crate::leases::FileView;
@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     pub state: Arc<State>,
     /// Log of writes for sleeping members.
     pub handoff: HandoffLog,
+    /// A permit for each byte that may be on its way from that log to members.
+    pub feeds: Arc<Semaphore>,
     /// Random number of this start, for clients.
     pub boot: u64,
     pub stopped: AtomicBool,

@@ -218,12 +218,14 @@ impl Datasets {
         }
     }
 
-    pub(crate) fn set_default_replicas(&mut self, replicas: u32) -> Result<()> {
-        if replicas == 0 {
-            return Ok(());
+    /// Settings of the default dataset of a new cluster. No copies: as many as without this.
+    pub(crate) fn set_defaults(&mut self, replicas: u32, extra_share_percent: u32) -> Result<()> {
+        check_extra_share(extra_share_percent)?;
+        let mut settings = pb::Dataset { extra_share_percent, ..self.settings(DEFAULT).clone() };
+        if replicas != 0 {
+            check_replicas(replicas)?;
+            settings.replicas = replicas;
         }
-        check_replicas(replicas)?;
-        let settings = pb::Dataset { replicas, ..self.settings(DEFAULT).clone() };
         self.insert(settings);
         Ok(())
     }

@@ -383,7 +383,7 @@ impl Machine {
             None if init.cluster == 0 => bail!(Invalid, "0 is no cluster id"),
             None => {}
         }
-        self.datasets.set_default_replicas(init.default_replicas)?;
+        self.datasets.set_defaults(init.default_replicas, init.extra_share_percent)?;
         self.cluster = Some(cluster);
         let root = self.edit(InodeId::ROOT);
         (root.atime, root.mtime, root.ctime, root.btime) = (now, now, now, now);

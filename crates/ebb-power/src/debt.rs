@@ -27,11 +27,17 @@ pub const fn pace_or_assumed(bytes_per_sec: u64) -> u64 {
 
 /// Limit of the bytes that may wait for a node at a moment and still be on it one interval later. `None`: there is no
 /// limit. Either no plan lets the node sleep within that time, or none ever wakes it, so that waiting is no use.
+///
+/// A node may have no turn within the interval because only an announced plan wakes it. Then the bytes are on it one
+/// interval after its wake. With no room at all, writes would wait until that plan is near.
 #[must_use]
 pub fn room(plans: &Timetable, node: NodeId, at_ms: u64, bytes_per_sec: u64) -> Option<u64> {
     let interval_ms = plans.at(at_ms)?.interval_ms;
-    plans.next_wake_ms(node, at_ms)?;
+    let wake_ms = plans.next_wake_ms(node, at_ms)?;
     let serves_ms = plans.serves_ms(node, at_ms, at_ms.saturating_add(interval_ms));
+    if serves_ms == 0 {
+        return Some(taken(bytes_per_sec, plans.serves_ms(node, wake_ms, wake_ms.saturating_add(interval_ms))));
+    }
     (serves_ms < interval_ms).then(|| taken(bytes_per_sec, serves_ms))
 }
 

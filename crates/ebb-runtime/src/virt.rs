@@ -32,7 +32,7 @@ mod tests;
 
 pub use dice::Dice;
 pub use disk::PowerCut;
-pub use options::{DiskFaults, DiskOptions, DiskWork, LinkOptions, PlannedFault, WorldOptions};
+pub use options::{DiskFaults, DiskOptions, DiskWork, LinkOptions, PlannedFault, Small, WorldOptions};
 pub use process::Process;
 pub use trace::{Event, Fault};
 pub use turn::Turn;

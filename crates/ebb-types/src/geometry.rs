@@ -1,5 +1,7 @@
 //! Bytes of a file, in blocks and metablocks.
 
+use std::ops::Range;
+
 /// Unit of checksums: one CRC-32C for each run of this many bytes of a replica, counted from the metablock's start.
 /// 16 KiB keeps a 64 MiB replica's table at 16 KiB and a 4 KiB random read at four times its size.
 pub const CHUNK_SIZE: u64 = 16 << 10;
@@ -75,6 +77,15 @@ impl Geometry {
         self.cut(offset, len, self.block_size)
     }
 
+    /// The part of a block that holds the byte `at` of a file. Parts are counted from the block's start, and have
+    /// `part` bytes each but for the last one.
+    #[must_use]
+    pub fn part_of_block(self, at: u64, part: u64) -> Range<u64> {
+        let block = at - at % self.block_size;
+        let start = block + (at - block) / part * part;
+        start..(start + part).min(block + self.block_size)
+    }
+
     fn cut(self, offset: u64, len: u64, unit: u64) -> impl Iterator<Item = Piece> {
         let end = offset.saturating_add(len);
         let mut at = offset;
@@ -108,6 +119,17 @@ mod tests {
         assert_eq!(pieces[0].offset, (4 << 20) - 10);
         assert_eq!(geometry.block_pieces(0, (2 << 20) + 1).count(), 3);
         assert_eq!(geometry.pieces(7, 0).count(), 0);
+    }
+
+    #[test]
+    fn a_block_has_parts_and_no_part_crosses_its_edge() {
+        let geometry = Geometry { block_size: 96 << 10, metablock_size: 192 << 10 };
+        let part = |at| geometry.part_of_block(at, 64 << 10);
+        assert_eq!(part(0), 0..64 << 10);
+        assert_eq!(part((64 << 10) - 1), 0..64 << 10);
+        assert_eq!(part(64 << 10), 64 << 10..96 << 10);
+        assert_eq!(part(96 << 10), 96 << 10..160 << 10);
+        assert_eq!(geometry.part_of_block(100_000, 1 << 20), 96 << 10..192 << 10, "a block is one part");
     }
 
     #[test]

@@ -109,6 +109,8 @@ methods! {
     DescribePower = 47, DescribePowerReply;
     /// Parts of a handoff log that may go.
     JudgeLogs = 48, JudgeLogsReply;
+    /// Logged writes, for a member that missed them.
+    ReadLogged = 49, ReadLogReply;
 
     // Block server.
     /// Versioned write, pipelined.
@@ -137,7 +139,7 @@ methods! {
     /// Take no new work, finish, sync: before sleep.
     Rest = 71, Empty;
     /// Keep writes that sleeping members have not got (the master, too).
-    LogWrites = 72, Empty;
+    LogWrites = 72, LogWritesReply;
     /// Refuse lower epochs, then return the logged writes.
     ReadLog = 73, ReadLogReply;
     /// Keep the bytes of a direct write, forwarded.
@@ -146,6 +148,8 @@ methods! {
     ReadStaged = 75, ReadStagedReply;
     /// Keep them no longer.
     DropStaged = 76, Empty;
+    /// Get writes that it missed from the always-on node's log.
+    FeedReplica = 77, WriteReplicaReply;
 
     // Any process.
     /// Bytes and calls since start.

@@ -92,7 +92,7 @@ pub struct CreateArgs {
     inodes: u64,
     /// Share of the unused capacity that extra copies of frequently read data may take, in percent, at most 90; 0 means
     /// none.
-    #[arg(long, value_name = "PERCENT", default_value = "0%")]
+    #[arg(long, value_name = "PERCENT", default_value = "10%")]
     extra_share: Percent,
     /// Amount of data that is fetched before a sequential reader asks for it: a percentage of the full window, or
     /// `spare`. `spare` leaves other traffic alone [default: as in the default dataset, where it is 100% unless set].

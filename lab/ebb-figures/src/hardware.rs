@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ebb_power::NodePower;
-use ebb_runtime::virt::{DiskOptions, LinkOptions, WorldOptions};
+use ebb_runtime::virt::{DiskOptions, LinkOptions, Small, WorldOptions};
 
 /// Machines, as the papers' experiments meet them.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -51,8 +51,14 @@ pub const MACHINES: Machines = Machines {
     cycles_per_byte: 160.0,
 };
 
+/// Up to this a segment has metadata, of which a byte stands for itself.
+const METADATA_MAX: u64 = 2 << 10;
+
+/// Shorter segments would have the world spend its time on them. It is above [`METADATA_MAX`].
+const SEGMENT_LEAST: usize = 4 << 10;
+
 impl Machines {
-    /// A world of them in which a byte stands for `scale` bytes.
+    /// A world of them in which a byte of data stands for `scale` bytes.
     #[must_use]
     pub fn world(&self, scale: u64) -> WorldOptions {
         let disk = DiskOptions {
@@ -61,7 +67,8 @@ impl Machines {
             bandwidth_bytes_per_sec: self.disk_bytes_per_sec / scale,
             ..DiskOptions::default()
         };
-        WorldOptions { link: self.link(scale), disk, ..WorldOptions::default() }
+        let segment_bytes_max = (WorldOptions::default().segment_bytes_max / scale as usize).max(SEGMENT_LEAST);
+        WorldOptions { link: self.link(scale), disk, segment_bytes_max, ..WorldOptions::default() }
     }
 
     /// Their links.
@@ -70,6 +77,8 @@ impl Machines {
         LinkOptions {
             latency: self.link_latency,
             bandwidth_bytes_per_sec: self.link_bytes_per_sec / scale,
+            small: (scale > 1)
+                .then_some(Small { bytes_max: METADATA_MAX, bandwidth_bytes_per_sec: self.link_bytes_per_sec }),
             ..LinkOptions::default()
         }
     }

@@ -20,6 +20,9 @@ use crate::hardware::MACHINES;
 /// Announced so long before, a plan is known everywhere when it begins.
 const LEAD_MS: u64 = 300;
 
+/// For extra copies of what is read often: as `ebb dataset create` has it.
+const EXTRA_SHARE_PERCENT: u32 = 10;
+
 /// Between the last write of the data and the measurement.
 const REST: Duration = Duration::from_secs(60);
 
@@ -157,9 +160,6 @@ impl Testbed {
         (settings.active_watts, settings.asleep_watts) = (node.active_watts, node.asleep_watts);
         settings.transition_ms = node.transition_ms() / 2;
         settings.battery_s = MACHINES.battery.as_secs_f64();
-        for number in 1..=setting.nodes {
-            talk_freely(world, &format!("h{number}"));
-        }
         let mut overload_rule = OverloadRule::default();
         if !setting.offloads {
             overload_rule.ahead_bytes = None;
@@ -179,7 +179,9 @@ impl Testbed {
     /// Writes every block.
     async fn fill(&mut self, homes: &[u32]) -> Result<()> {
         let user = self.user("writer", None).await?;
-        self.directory = self.make_dataset(&user.client, "data", self.setting.layout, 0).await?;
+        let extra_share_percent = EXTRA_SHARE_PERCENT;
+        let settings = pb::Dataset { extra_share_percent, ..Default::default() };
+        self.directory = self.make_dataset(&user.client, "data", self.setting.layout, settings).await?;
         for number in 0..self.setting.files {
             let home = homes.get(number as usize).map(|place| HostName::new(format!("h{}", place + 1)));
             let name = format!("f{number}");
@@ -192,8 +194,14 @@ impl Testbed {
         Ok(())
     }
 
-    /// Makes a dataset of a new directory below the root, which it returns. Share 0: it has none.
-    async fn make_dataset(&self, client: &Client, name: &str, layout: Layout, share: u32) -> Result<InodeId> {
+    /// Makes a dataset of a new directory below the root, which it returns, with these further settings.
+    async fn make_dataset(
+        &self,
+        client: &Client,
+        name: &str,
+        layout: Layout,
+        settings: pb::Dataset,
+    ) -> Result<InodeId> {
         let root = Credentials::root();
         let directory = NewName { parent: InodeId::ROOT, name: name.as_bytes(), mode: 0o755, umask: 0 };
         let made = client.make_dir(&root, directory).await?;
@@ -206,17 +214,18 @@ impl Testbed {
             block_size: self.setting.block_bytes,
             metablock_size: self.setting.block_bytes,
             replication: "pipeline".to_owned(),
-            share,
-            ..Default::default()
+            ..settings
         };
         client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
         Ok(made.inode)
     }
 
-    /// Writes one more dataset, of so many files as large as those of the setting. Its files, for [`Testbed::reader`].
+    /// Writes one more dataset, of so many files as large as those of the setting. Its files, for [`Testbed::reader`]. It
+    /// has no extra copies: neither HDFS nor Rabbit has any. Share 0: it has none.
     pub async fn add_dataset(&self, name: &str, layout: Layout, share: u32, files: u32) -> Result<Vec<InodeId>> {
         let user = self.user(&format!("writer of {name}"), None).await?;
-        let directory = self.make_dataset(&user.client, name, layout, share).await?;
+        let settings = pb::Dataset { share, ..Default::default() };
+        let directory = self.make_dataset(&user.client, name, layout, settings).await?;
         let mut all = Vec::new();
         for number in 0..files {
             all.push(self.write_new(&user.client, directory, &format!("f{number}"), None).await?);
@@ -281,7 +290,6 @@ impl Testbed {
 
     /// A user that is always on, on a host of this name, with every file open if they are to be used.
     pub async fn user(&self, host: &str, access: Option<Access>) -> Result<User> {
-        talk_freely(&self.world, host);
         let client = self.cluster.connect(host).await?;
         self.open(client, &self.world.process(host), access).await
     }
@@ -421,12 +429,5 @@ impl Testbed {
         self.supply(supply).await?;
         self.world.sleep(MACHINES.interval * 2 + Duration::from_secs(2)).await;
         Ok(())
-    }
-}
-
-/// Metadata is not scaled, and neither are the links that carry it.
-fn talk_freely(world: &World, host: &str) {
-    for (source, target) in [("master", host), (host, "master")] {
-        world.link(source, target, MACHINES.link(1));
     }
 }

@@ -16,8 +16,10 @@
 //! | here | code |
 //! |---|---|
 //! | [`holder::Holder`]: `known`, `logged`, `cut` | `Channel` of `ebb-client`: `settled` is the least of its peers' `synced`, `logged`, `cut` |
-//! | `Action::Log`: from the settled or logged version, up to the last write | `handoff.rs`: `lack`; `Channel::pending`
-//! |
+//! | `Action::Log`: from the settled or logged version, up to some write | `handoff.rs`: `lack`; `Channel::pending` |
+//! | `Action::LogMore`: the calls of one fsync are under way together | `handoff.rs`: `log_on_nodes` |
+//! | a log takes a call only behind its `base`, or behind what it holds | `Book::gap`, `HandoffLog::behind_others` |
+//! | `Action::Deliver` | `WriteReplica`, and `FeedReplica`, by which the member gets the same write from the log |
 //! | `Action::Append` at the always-on node | `ebb-master` `handoff::append`: the file's own epoch, and held; then `Book::check` |
 //! | `Action::Append` at a node | `HandoffLog::append`: `Book::check`, one record, one sync |
 //! | acknowledged when the always-on node and another one have logged | `handoff.rs`: `log_on_nodes`, then `logged` |

@@ -360,6 +360,7 @@ impl Cluster {
             ebb_master::Options::new(MASTER_DIR.into(), self.0.master_address.clone(), identity("master", "master"));
         // Extra copies come and go within a run, also of data that are written all the time.
         options.popularity_interval = Duration::from_secs(1);
+        options.extra_share_percent = 0;
         (options.extra_rule.often_read, options.extra_rule.often_written) = (0.05, 50.0);
         options.hosts_proxy = self.0.options.proxies == 0;
         if !options.hosts_proxy {

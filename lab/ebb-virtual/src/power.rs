@@ -243,11 +243,14 @@ impl PowerCluster {
         let (address, masters, proxy) = (self.master_address(), vec![self.master_address()], self.proxy_address());
         let mut overload_rule = self.overload_rule;
         overload_rule.ahead_bytes = overload_rule.ahead_bytes.map(|bytes| bytes / self.scale);
+        let scale = self.scale;
         runtime.clone().spawn("main", async move {
             let mut options = ebb_master::Options::new("/master".into(), address, identity("master", "master"));
             options.dead_time = DEAD_TIME;
+            options.extra_share_percent = 0;
             options.replace_after = Duration::from_secs(120);
             options.overload_rule = overload_rule;
+            options.feed_bytes_max = (u64::from(options.feed_bytes_max) / scale) as u32;
             let master = Master::start(runtime.clone(), options).await?;
             let sessions = Sessions::new(master.living());
             let _proxy =
@@ -518,13 +521,25 @@ impl PowerCluster {
     }
 
     async fn session(&self, process: &Process) -> Result<Client> {
+        self.session_with(process, Counters::default(), |_| {}).await
+    }
+
+    /// A session of a process, with other options, whose bytes are counted.
+    pub async fn session_with(
+        &self,
+        process: &Process,
+        counters: Counters,
+        change: impl FnOnce(&mut ClientOptions),
+    ) -> Result<Client> {
         let (runtime, host) = (process.runtime(), process.host());
-        let connector = Connector::new(runtime.clone(), identity(host, "virtual"), Counters::default());
+        let connector = Connector::new(runtime.clone(), identity(host, "virtual"), counters);
         let mut options = ClientOptions::new(vec![self.master_address()], HostName::new(host), "virtual");
+        options.sizes = options.sizes.divided_by(self.scale);
         // Each read comes from a node.
         options.read_cache_bytes = 0;
         // The virtual world passes no descriptors.
         options.short_circuit = false;
+        change(&mut options);
         Client::connect(runtime, connector, options).await
     }
 

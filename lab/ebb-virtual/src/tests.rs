@@ -22,6 +22,7 @@ mod rest;
 mod returns;
 mod sharing;
 mod single;
+mod standins;
 mod stopovers;
 mod turns;
 mod two_masters;

@@ -172,7 +172,7 @@ mod tests {
     /// under a later lease. Method: the lease ends in each way between the write and the wait for the members.
     #[test]
     fn a_write_is_judged_by_the_lease_that_it_was_made_under() {
-        let inode = Inode::new(InodeId::new(7));
+        let inode = Inode::new(InodeId::new(7), 1 << 20);
         let [first, second, third] = [5, 6, 7].map(Epoch::new);
         let hold = |epoch| inode.core.lock().hold.grant(Lease::Write, epoch, 1);
         let is_done = |epoch| is_passed_on(&inode, epoch, &stage_all(&inode, epoch)?);

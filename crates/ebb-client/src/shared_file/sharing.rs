@@ -180,7 +180,7 @@ mod tests {
     fn an_answer_that_comes_after_the_end_of_its_stay_is_not_forgotten() {
         let stay = Stay { boot: 3, epoch: 5 };
         for (end, is_error) in [(End::Kept, false), (End::Lost, true)] {
-            let inode = Inode::new(InodeId::new(7));
+            let inode = Inode::new(InodeId::new(7), 1 << 20);
             let mut core = inode.core.lock();
             core.hold.join(stay, "p:1".into());
             assert!(!core.end_sharing(end, inode.id), "nothing was answered yet");

@@ -11,7 +11,6 @@ use ebb_wire::pb;
 use crate::inode::Inode;
 use crate::nodes::Hop;
 use crate::nodes::gray::Round;
-use crate::plan::SINGLE_SOURCE_MAX;
 use crate::shared::Shared;
 use crate::shared_file::direct;
 use crate::write::channel::{Channel, Rhythm, SYNC_BYTES, Step, WINDOW};
@@ -130,7 +129,7 @@ impl Target {
 
     fn is_single_source(&self, write: &Outgoing) -> bool {
         let by_dataset = self.inode.core.lock().attr.as_ref().is_some_and(|attr| attr.storage.single_source);
-        by_dataset || write.weight() <= SINGLE_SOURCE_MAX
+        by_dataset || write.weight() <= self.shared.options.sizes.single_source_max
     }
 
     /// Sends a write to all members: to each from here, or to the nearest with the others as its pipeline.
@@ -227,9 +226,13 @@ impl Target {
         if !wait.is_zero() {
             self.shared.runtime.sleep(wait).await;
         }
+        let (writes, fed) = self.feed(peer, &member, writes).await;
         let mut rest = writes.into_iter().peekable();
         let (mut under_way, mut unsynced) = (VecDeque::<UnderWay>::new(), 0);
         let (mut about, mut lost, mut result) = (Version::ZERO, None, Ok(None));
+        if let Some((version, answer)) = fed {
+            (about, result) = (version, Ok(Some(answer)));
+        }
         loop {
             // With nothing under way, the next write waits for the member to wake. The others follow it.
             while (under_way.is_empty() || (under_way.len() < WINDOW && self.is_reached(&member)))

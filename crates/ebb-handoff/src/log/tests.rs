@@ -51,6 +51,32 @@ fn world<F: Future<Output = ()>>(test: impl FnOnce(Process) -> F) {
     });
 }
 
+/// Of two calls that overtake each other, the later one waits for the earlier one. A write whose predecessor never
+/// comes is refused, and leaves nothing behind.
+#[test]
+fn a_call_waits_for_the_one_before_it() {
+    world(|process| async move {
+        let log = Arc::new(open(&process).await);
+        let with_base = |seqs, base| {
+            let (message, payload) = writes(2, seqs, 100);
+            let bases = vec![pb::LogCut { metablock: 1, version: Some(Version::new(Epoch::new(2), base).into()) }];
+            (pb::LogWrites { bases, ..message }, payload)
+        };
+        let (later, bytes) = with_base(4..=5, 1);
+        let own = log.clone();
+        let later = process.runtime().spawn("later", async move { own.append(later, bytes).await });
+        process.runtime().sleep(GAP_WAIT / 2).await;
+        assert_eq!(seqs(&log), [] as [u64; 0]);
+        let (first, bytes) = with_base(2..=3, 1);
+        log.append(first, bytes).await.unwrap();
+        later.join().await.unwrap().unwrap();
+        assert_eq!(seqs(&log), [2, 3, 4, 5]);
+        let (lone, bytes) = with_base(7..=8, 1);
+        assert_eq!(log.append(lone, bytes).await.unwrap_err().kind(), ErrorKind::Gap);
+        assert_eq!(seqs(&log), [2, 3, 4, 5]);
+    });
+}
+
 #[test]
 fn confirmed_writes_are_there_after_a_crash() {
     world(|process| async move {

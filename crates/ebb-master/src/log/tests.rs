@@ -317,7 +317,11 @@ fn machine(files: u64) -> Machine {
     let mut apply = |command| {
         machine.apply(&pb::Command { now_ns: 1, command: Some(command), ..Default::default() }).reply.unwrap()
     };
-    apply(pb::command::Command::InitCluster(pb::InitCluster { cluster: CLUSTER.raw(), default_replicas: 3 }));
+    apply(pb::command::Command::InitCluster(pb::InitCluster {
+        cluster: CLUSTER.raw(),
+        default_replicas: 3,
+        extra_share_percent: 10,
+    }));
     apply(pb::command::Command::OpenSession(pb::OpenSessionCommand {
         host: "h1".into(),
         role: "cli".into(),

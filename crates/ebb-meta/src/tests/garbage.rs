@@ -372,7 +372,8 @@ impl Dice<'_> {
             }
             21 => {
                 let (cluster, default_replicas) = (self.below(3), self.below(20) as u32);
-                Change::InitCluster(pb::InitCluster { cluster, default_replicas })
+                let extra_share_percent = self.below(120) as u32;
+                Change::InitCluster(pb::InitCluster { cluster, default_replicas, extra_share_percent })
             }
             22..=25 => {
                 let inode = self.file();

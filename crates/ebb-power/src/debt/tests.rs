@@ -61,6 +61,14 @@ fn a_plan_that_was_announced_counts() {
     assert_eq!(room(&sleeps_soon, ONE, 1_000, PACE), Some(2 * (100 + 31)));
 }
 
+/// As where more power is announced, and the plan until then has short intervals.
+#[test]
+fn a_node_that_only_an_announced_plan_wakes_has_the_room_of_its_first_interval() {
+    let wakes_later = timetable([plan(1, 0, Duty::Off), plan(2, 9_000, Duty::On)]);
+    assert_eq!(room(&wakes_later, ONE, 1_000, PACE), Some(2 * INTERVAL_MS));
+    assert_eq!(room(&wakes_later, ONE, 8_900, PACE), Some(2 * (INTERVAL_MS - 100)), "it wakes within an interval");
+}
+
 #[test]
 fn a_debt_falls_while_the_node_serves_and_more_is_refused() {
     let plans = timetable([plan(1, 0, blink(100, 119))]);

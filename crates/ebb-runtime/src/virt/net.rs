@@ -324,8 +324,7 @@ impl State {
         let len = if let Item::Data(data) = &item { data.len() as u64 } else { 0 };
         let now_ns = network.executor.now_ns();
         let latency_ns = self.latency_ns(network, source, target);
-        let bandwidth = self.link(network, source, target).options.bandwidth_bytes_per_sec;
-        let flow_ns = len.saturating_mul(1_000_000_000) / bandwidth.max(1);
+        let flow_ns = self.link(network, source, target).options.flow_ns(len);
         let ready_ns = if source == target {
             now_ns + latency_ns + flow_ns
         } else {

@@ -18,6 +18,8 @@ pub struct WorldOptions {
     pub disk: DiskOptions,
     /// Bytes that a connection takes in one direction before its writer waits: send buffer, wire and receive buffer.
     pub window_bytes: usize,
+    /// Bytes that the kernel sends as one, before another connection has its turn at the port.
+    pub segment_bytes_max: usize,
     /// How often a read or write of a connection moves fewer bytes than it could, as TCP may at any time.
     pub short_transfer: f64,
     /// Each process's clock runs up to this many millionths too fast or too slow.
@@ -43,6 +45,8 @@ impl Default for WorldOptions {
             local: LinkOptions::local(),
             disk: DiskOptions::default(),
             window_bytes: 4 << 20,
+            // Of segmentation by the network card (GSO).
+            segment_bytes_max: 64 << 10,
             short_transfer: 1.0 / 32.0,
             drift_ppm_max: 100,
             retransmit_limit: UNACKNOWLEDGED_MAX,
@@ -73,6 +77,27 @@ pub struct LinkOptions {
     pub jitter: Duration,
     /// Of the sender's and of the receiver's port.
     pub bandwidth_bytes_per_sec: u64,
+    /// For segments up to a size, if it is another one: where a byte of data stands for many, a short message stands
+    /// for itself.
+    pub small: Option<Small>,
+}
+
+/// Segments that flow at a bandwidth of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Small {
+    /// The longest of them.
+    pub bytes_max: u64,
+    /// Theirs.
+    pub bandwidth_bytes_per_sec: u64,
+}
+
+impl LinkOptions {
+    /// How long so many bytes occupy a port, in nanoseconds.
+    pub(super) fn flow_ns(&self, bytes: u64) -> u64 {
+        let small = self.small.filter(|small| bytes <= small.bytes_max);
+        let bandwidth = small.map_or(self.bandwidth_bytes_per_sec, |small| small.bandwidth_bytes_per_sec);
+        bytes.saturating_mul(1_000_000_000) / bandwidth.max(1)
+    }
 }
 
 impl Default for LinkOptions {
@@ -82,6 +107,7 @@ impl Default for LinkOptions {
             latency: Duration::from_micros(80),
             jitter: Duration::from_micros(60),
             bandwidth_bytes_per_sec: 1_250_000_000,
+            small: None,
         }
     }
 }
@@ -94,6 +120,7 @@ impl LinkOptions {
             latency: Duration::from_micros(10),
             jitter: Duration::from_micros(5),
             bandwidth_bytes_per_sec: 5_000_000_000,
+            small: None,
         }
     }
 }

@@ -16,8 +16,10 @@ pub enum Action {
     Deliver(usize, Entry),
     /// A member syncs its received writes, and reports to this holder.
     Sync(usize, usize),
-    /// A holder's fsync has logged the writes that members lack.
-    Log(usize),
+    /// A holder's fsync has writes logged that members lack, up to this one.
+    Log(usize, Version),
+    /// It goes on behind the call that is under way.
+    LogMore(usize, Version),
     /// A log takes a call of a holder.
     Append(usize, Append),
     /// A holder commits the writes that all members have.
@@ -92,8 +94,15 @@ fn holder_actions(protocol: &Standins, state: &State, place: usize, actions: &mu
     if state.history.writes < protocol.bounds.writes && is_current(state, holder) {
         actions.push(Action::Write(place));
     }
-    if holder.safe() < holder.last && state.calls < protocol.bounds.calls {
-        actions.push(Action::Log(place));
+    if state.calls < protocol.bounds.calls {
+        let upto = |after: Version| {
+            let own = state.sent.iter().map(|entry| entry.version);
+            own.filter(move |version| version.epoch == holder.epoch && *version > after)
+        };
+        actions.extend(upto(holder.safe()).map(|upto| Action::Log(place, upto)));
+        if holder::may_go_on(holder) {
+            actions.extend(upto(holder.asked()).map(|upto| Action::LogMore(place, upto)));
+        }
     }
     if !is_current(state, holder) {
         return;
@@ -214,7 +223,8 @@ pub fn perform(protocol: &Standins, state: &mut State, action: Action) {
             }
         }
         Action::Sync(place, holder) => sync(state, place, holder),
-        Action::Log(place) => holder::log(protocol, state, place),
+        Action::Log(place, upto) => holder::log(protocol, state, place, upto, false),
+        Action::LogMore(place, upto) => holder::log(protocol, state, place, upto, true),
         Action::Append(place, append) => log_append(protocol, state, place, &append),
         Action::Commit(place) => state.master.committed = committable(protocol, &state.holders[place]),
         Action::Release(place) => {
@@ -282,6 +292,10 @@ fn log_append(protocol: &Standins, state: &mut State, place: usize, append: &App
         entry.version.epoch == append.epoch && entry.version > append.after && entry.version <= append.upto
     };
     let entries: Vec<Entry> = state.sent.iter().filter(of_call).copied().collect();
+    let is_behind = |first: &Entry| state.log(place).is_behind(append, first.predecessor);
+    if !entries.first().is_none_or(is_behind) && !protocol.is(Mutant::LogsTakeGaps) {
+        return;
+    }
     let is_synced = !protocol.is(Mutant::AnswersBeforeSynced);
     state.log_mut(place).append(append.epoch, append.cut, entries.into_iter(), is_synced);
     holder::on_logged(protocol, state, append, place);

@@ -5,6 +5,9 @@ use crate::standins::log::{Append, Entry};
 use crate::standins::state::{ALWAYS_ON, MEMBERS, State};
 use crate::standins::{Mutant, Standins};
 
+/// Calls of a holder that are under way at the same time.
+const CALLS_MAX: usize = 2;
+
 /// A call to the logs that is under way, and the logs that have answered it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Attempt {
@@ -27,15 +30,21 @@ pub struct Holder {
     pub logged: Version,
     /// Up to here the logs were asked to cut.
     pub cut: Version,
-    /// The call that is under way.
-    pub attempt: Option<Attempt>,
+    /// The calls that are under way, each behind the one before it.
+    pub attempts: Vec<Attempt>,
 }
 
 impl Holder {
     /// A holder of members that all have `at`.
     #[must_use]
     pub const fn new(epoch: Epoch, at: Version) -> Self {
-        Self { epoch, last: at, known: [at; MEMBERS], logged: at, cut: at, attempt: None }
+        Self { epoch, last: at, known: [at; MEMBERS], logged: at, cut: at, attempts: Vec::new() }
+    }
+
+    /// Up to where it has asked logs to go.
+    #[must_use]
+    pub fn asked(&self) -> Version {
+        self.attempts.last().map_or_else(|| self.safe(), |attempt| attempt.append.upto)
     }
 
     /// The version that every member has synced.
@@ -61,19 +70,29 @@ pub fn write(state: &mut State, place: usize) {
     holder.last = version;
 }
 
-/// fsync has the writes logged that are neither settled nor logged yet.
-pub fn log(protocol: &Standins, state: &mut State, place: usize) {
+/// Whether it may send a call more that goes on where the last one ends.
+#[must_use]
+pub fn may_go_on(holder: &Holder) -> bool {
+    (1..CALLS_MAX).contains(&holder.attempts.len()) && holder.asked() < holder.last
+}
+
+/// fsync has writes logged that are neither settled nor logged yet, up to `upto`. It begins anew, or goes on behind the
+/// call that is under way.
+pub fn log(protocol: &Standins, state: &mut State, place: usize, upto: Version, goes_on: bool) {
     let received = state.nodes.iter().map(|node| node.replica.received.version);
     let (least, most) = (received.clone().min().unwrap_or_default(), received.max().unwrap_or_default());
     let holder = &mut state.holders[place];
-    let mut after = holder.safe();
+    let mut after = if goes_on { holder.asked() } else { holder.safe() };
     if protocol.is(Mutant::StartsAfterReceived) {
         after = after.max(most.min(holder.last));
     }
     let durable = if protocol.is(Mutant::CutsWhatWasReceived) { least } else { holder.settled() };
     let cut = durable.min(holder.logged).max(holder.cut);
-    let append = Append { epoch: holder.epoch, after, upto: holder.last, cut };
-    holder.attempt = Some(Attempt { append, answered: 0 });
+    let append = Append { epoch: holder.epoch, after, upto, cut, base: holder.safe() };
+    if !goes_on {
+        holder.attempts.clear();
+    }
+    holder.attempts.push(Attempt { append, answered: 0 });
     state.calls += 1;
     if !state.appends.contains(&append) {
         state.appends.push(append);
@@ -81,17 +100,21 @@ pub fn log(protocol: &Standins, state: &mut State, place: usize) {
     }
 }
 
-/// A log has taken a call. If the holder waits for this call, and enough logs have taken it, its writes are safe.
+/// A log has taken a call. If the holder waits for this call, and enough logs have taken it and those before it, its
+/// writes are safe.
 pub fn on_logged(protocol: &Standins, state: &mut State, append: &Append, place: usize) {
     let alone = protocol.is(Mutant::AcknowledgesWithOne);
     for holder in &mut state.holders {
-        let Some(attempt) = holder.attempt.as_mut().filter(|attempt| attempt.append == *append) else { continue };
+        let Some(attempt) = holder.attempts.iter_mut().find(|attempt| attempt.append == *append) else { continue };
         attempt.answered |= 1 << place;
-        let has_mirror = attempt.answered & !(1 << ALWAYS_ON) != 0;
-        if attempt.answered & (1 << ALWAYS_ON) != 0 && (has_mirror || alone) {
-            holder.logged = holder.logged.max(append.upto);
-            holder.cut = holder.cut.max(append.cut);
-            holder.attempt = None;
+        let is_over = |attempt: &Attempt| {
+            let has_mirror = attempt.answered & !(1 << ALWAYS_ON) != 0;
+            attempt.answered & (1 << ALWAYS_ON) != 0 && (has_mirror || alone)
+        };
+        while let Some(first) = holder.attempts.first().copied().filter(is_over) {
+            holder.logged = holder.logged.max(first.append.upto);
+            holder.cut = holder.cut.max(first.append.cut);
+            holder.attempts.remove(0);
         }
     }
 }

@@ -23,8 +23,10 @@ pub struct Append {
     pub after: Version,
     /// The last write.
     pub upto: Version,
-    /// All members have this.
+    /// All members have this, and logs need it no more.
     pub cut: Version,
+    /// Every write up to this is with all members, or in as many logs as it has to be.
+    pub base: Version,
 }
 
 /// A log on a disk.
@@ -53,6 +55,13 @@ impl Log {
     #[must_use]
     pub fn takes(&self, epoch: Epoch) -> bool {
         epoch >= self.promised.max(self.epoch)
+    }
+
+    /// Whether a write of a call that follows `predecessor` leaves no gap here.
+    #[must_use]
+    pub fn is_behind(&self, append: &Append, predecessor: Version) -> bool {
+        let holds = self.epoch == append.epoch && self.entries.iter().any(|entry| entry.version == predecessor);
+        predecessor <= append.base || holds
     }
 
     /// Takes writes. The first one of a later epoch removes those of an earlier one.

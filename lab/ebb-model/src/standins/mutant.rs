@@ -22,6 +22,8 @@ pub enum Mutant {
     GivesBackLogged,
     /// Logs take writes under any epoch.
     LogsTakeOldEpochs,
+    /// Logs take writes whose predecessors they lack.
+    LogsTakeGaps,
     /// Recovery goes by the members alone.
     RecoveryIgnoresLogs,
     /// A log drops a file's writes when it promises an epoch.
@@ -49,6 +51,7 @@ impl Mutant {
         Self::CommitsLogged,
         Self::GivesBackLogged,
         Self::LogsTakeOldEpochs,
+        Self::LogsTakeGaps,
         Self::RecoveryIgnoresLogs,
         Self::PromiseDropsWrites,
         Self::GoesOnWithoutLogged,
@@ -65,6 +68,7 @@ impl Mutant {
             Self::AcknowledgesWithOne => Bounds { writes: 1, epoch: 1, calls: 1, sleeps: 1, losses: 1, crashes: 0 },
             Self::AnswersBeforeSynced => Bounds { writes: 1, epoch: 2, calls: 1, sleeps: 1, losses: 0, crashes: 1 },
             Self::StartsAfterReceived => Bounds { writes: 1, epoch: 1, calls: 1, sleeps: 1, losses: 0, crashes: 1 },
+            Self::LogsTakeGaps => Bounds { writes: 2, epoch: 1, calls: 2, sleeps: 0, losses: 0, crashes: 0 },
             // The next write brings the cut.
             Self::CutsWhatWasReceived => Bounds { writes: 2, epoch: 1, calls: 2, sleeps: 1, losses: 0, crashes: 1 },
             Self::DrainForgets | Self::CommitsLogged | Self::GivesBackLogged => {

@@ -4,6 +4,7 @@ use stateright::Property;
 
 use crate::names::Writes;
 use crate::standins::Standins;
+use crate::standins::holder::Holder;
 use crate::standins::log::{Entry, made_up, writes};
 use crate::standins::state::{ALWAYS_ON, Node, State};
 
@@ -13,6 +14,8 @@ pub const REBUILDS: &str = "what fsync acknowledged can be put together from wha
 pub const WITH_ALL: &str = "what fsync acknowledged under a lease is with every member before the next one";
 /// Every replica that may answer a read has it.
 pub const READS: &str = "no read is answered by who has not what fsync acknowledged";
+/// What was logged can be given to members.
+pub const NO_GAPS: &str = "the predecessor of a logged write is logged, or with every member";
 /// The whole set has synced every committed write.
 pub const COMMITTED: &str = "what is committed is synced by the whole set";
 
@@ -27,6 +30,10 @@ pub fn all() -> Vec<Property<Standins>> {
         }),
         Property::always(READS, |_: &Standins, state: &State| {
             !state.is_at_rest() || servers(state).all(|node| node.replica.synced.writes.includes(state.history.firm))
+        }),
+        Property::always(NO_GAPS, |_: &Standins, state: &State| {
+            let own = &state.always_on;
+            has_no_gap(state, &logged(state)) && (!own.is_whole() || has_no_gap(state, &own.entries))
         }),
         Property::always(COMMITTED, |_: &Standins, state: &State| {
             members(state).all(|node| node.replica.synced.version >= state.master.committed)
@@ -53,6 +60,15 @@ fn logged(state: &State) -> Vec<Entry> {
     let mut all: Vec<Entry> = logs.flat_map(|log| log.entries.iter().copied()).collect();
     all.sort_unstable();
     all
+}
+
+/// A member that was lost and is not replaced yet has nothing, and counts for nothing here.
+fn has_no_gap(state: &State, entries: &[Entry]) -> bool {
+    entries.iter().all(|entry| {
+        let before = entry.predecessor;
+        let is_logged = entries.iter().any(|other| other.version == before);
+        is_logged || members(state).all(|node| node.replica.received.version >= before)
+    })
 }
 
 fn rebuilds(state: &State) -> bool {
@@ -100,6 +116,13 @@ pub fn reached() -> Vec<Property<Standins>> {
         Property::sometimes("what was logged is spread over both nodes' logs", |_: &Standins, state: &State| {
             let [one, two] = [0, 1].map(|place| writes(&state.nodes[place].log.entries));
             one.0 & !two.0 != 0 && two.0 & !one.0 != 0 && logged_only(state) & (one.0 | two.0) == one.0 | two.0
+        }),
+        Property::sometimes("two calls to logs are under way, and the later one waits", |_: &Standins, state: &State| {
+            let waits = |holder: &Holder| {
+                let later = holder.attempts.get(1).map(|attempt| &attempt.append);
+                later.is_some_and(|later| !state.always_on.is_behind(later, later.after))
+            };
+            state.holders.iter().any(waits)
         }),
         Property::sometimes("a recovery brings members what was only logged", |_: &Standins, state: &State| {
             state.is_at_rest() && state.history.replayed

@@ -125,7 +125,7 @@ impl State {
         other.master.set.swap(0, 1);
         for holder in &mut other.holders {
             holder.known.swap(0, 1);
-            if let Some(attempt) = &mut holder.attempt {
+            for attempt in &mut holder.attempts {
                 let answered = attempt.answered;
                 attempt.answered = (answered & 0b100) | ((answered & 1) << 1) | ((answered >> 1) & 1);
             }

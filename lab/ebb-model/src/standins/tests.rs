@@ -21,7 +21,7 @@ fn a_disk_is_lost() {
 
 #[test]
 fn a_disk_is_lost_and_recoveries_begin_again() {
-    holds_and_reaches("again", Standins::new(Bounds::AGAIN), &["spread over both", "next holder"]);
+    holds_and_reaches("again", Standins::new(Bounds::AGAIN), &["spread over both", "next holder", "two calls"]);
 }
 
 #[test]

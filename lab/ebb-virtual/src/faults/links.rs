@@ -13,6 +13,7 @@ pub const LOSSY: LinkOptions = LinkOptions {
     latency: Duration::from_micros(80),
     jitter: Duration::from_millis(200),
     bandwidth_bytes_per_sec: 1_250_000_000,
+    small: None,
 };
 
 /// Half of the way around the world.
@@ -20,6 +21,7 @@ pub const SLOW: LinkOptions = LinkOptions {
     latency: Duration::from_millis(200),
     jitter: Duration::from_millis(20),
     bandwidth_bytes_per_sec: 1_250_000_000,
+    small: None,
 };
 
 /// One Mbit/s.
@@ -27,6 +29,7 @@ const NARROW: LinkOptions = LinkOptions {
     latency: Duration::from_micros(80),
     jitter: Duration::from_micros(60),
     bandwidth_bytes_per_sec: 125_000,
+    small: None,
 };
 
 /// All links of a host turn bad in the same way.

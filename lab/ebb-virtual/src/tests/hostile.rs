@@ -121,6 +121,8 @@ async fn call_everything(enemy: &mut Enemy) {
     enemy.send(pb::DeleteReplicas::default()).await;
     enemy.send(pb::LogWrites { inode: 2, epoch: 1, ..Default::default() }).await;
     enemy.send(pb::ReadLog { inode: 2, epoch: 1, ..Default::default() }).await;
+    enemy.send(pb::LogWrites { inode: 2, epoch: 1, pass_on: true, ..Default::default() }).await;
+    enemy.send(pb::FeedReplica { inode: 2, metablock: 1, volume: 1, ..Default::default() }).await;
     enemy.send(pb::Scrub::default()).await;
     enemy.send(pb::Rest::default()).await;
     enemy.send(pb::MetaRequest { session: 1, request: 5, ..Default::default() }).await;
@@ -144,6 +146,7 @@ async fn call_everything(enemy: &mut Enemy) {
     enemy.send(pb::PublishPlan::default()).await;
     enemy.send(pb::WatchPower::default()).await;
     enemy.send(pb::JudgeLogs::default()).await;
+    enemy.send(pb::ReadLogged { inode: 2, metablock: 1, page_bytes: u64::MAX, ..Default::default() }).await;
     enemy.send(pb::JoinShared::default()).await;
     enemy.send(pb::SharedOp::default()).await;
     enemy.send(pb::RelayCall::default()).await;

@@ -14,9 +14,6 @@ use crate::backend::Work;
 use crate::disk::File;
 use crate::net::{ReadHalf, Stream, StreamWrite, WriteHalf};
 
-/// Bytes that a program hands over at a time, and that the kernel sends as one (GSO).
-const SEGMENT_MAX: usize = 64 << 10;
-
 /// The connection whose outgoing direction is `outgoing`, as a program holds it.
 pub(super) fn stream(network: &Arc<Network>, outgoing: PipeId, peer: String) -> Stream {
     Stream {
@@ -102,7 +99,7 @@ impl WriteEnd {
         if want == 0 {
             return Poll::Ready(Ok(0));
         }
-        let room = options.window_bytes.saturating_sub(pipe.bytes).min(SEGMENT_MAX);
+        let room = options.window_bytes.saturating_sub(pipe.bytes).min(options.segment_bytes_max);
         if room == 0 {
             let old = pipe.writer.waker.replace(cx.waker().clone());
             wakes.add(&mut old.filter(|old| !old.will_wake(cx.waker())));

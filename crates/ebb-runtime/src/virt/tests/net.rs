@@ -7,7 +7,7 @@ use std::time::Duration;
 use ebb_types::ErrorKind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::super::{LinkOptions, Process, World, WorldOptions};
+use super::super::{LinkOptions, Process, Small, World, WorldOptions};
 use super::with_seeds;
 use crate::Stream;
 use crate::net::UNACKNOWLEDGED_MAX;
@@ -199,6 +199,7 @@ fn links_have_latency_and_bandwidth() {
             latency: Duration::from_millis(20),
             jitter: Duration::ZERO,
             bandwidth_bytes_per_sec: 1_000_000,
+            small: None,
         };
         let (_, _, mut theirs, mut ours) = connected(&world).await;
         world.link("h2", "h1", slow);
@@ -213,6 +214,46 @@ fn links_have_latency_and_bandwidth() {
         ours.read.read_u8().await.unwrap();
         assert!(world.now() - start < Duration::from_millis(1), "the way back is as it was");
     });
+}
+
+/// A byte of data that stands for many flows slowly; a short message stands for itself.
+#[test]
+fn short_messages_may_flow_at_a_rate_of_their_own() {
+    World::run(1, WorldOptions::default(), |world| async move {
+        let link = LinkOptions {
+            latency: Duration::ZERO,
+            jitter: Duration::ZERO,
+            bandwidth_bytes_per_sec: 1_000,
+            small: Some(Small { bytes_max: 100, bandwidth_bytes_per_sec: 100_000 }),
+        };
+        let (_, _, mut theirs, mut ours) = connected(&world).await;
+        world.link("h2", "h1", link);
+        for (bytes, ms) in [(100, 1), (101, 101)] {
+            let start = world.now();
+            ours.write.write_all(&vec![1; bytes]).await.unwrap();
+            theirs.read.read_exact(&mut vec![0; bytes]).await.unwrap();
+            assert_eq!((world.now() - start).as_millis(), ms, "{bytes} bytes");
+        }
+    });
+}
+
+/// While one connection sends much, another one has its turn after each segment.
+#[test]
+fn short_segments_let_others_pass() {
+    let took = |segment_bytes_max| {
+        let options = WorldOptions { segment_bytes_max, short_transfer: 0.0, ..WorldOptions::default() };
+        World::run(1, options, |world| async move {
+            let link = LinkOptions { bandwidth_bytes_per_sec: 64_000, ..LinkOptions::default() };
+            let (_, _, mut theirs, mut ours) = connected(&world).await;
+            world.link("h2", "h1", link);
+            world.link("h1", "h2", link);
+            let start = world.now();
+            ours.write.write_all(&vec![1; 64_000]).await.unwrap();
+            theirs.read.read_exact(&mut vec![0; 1]).await.unwrap();
+            world.now() - start
+        })
+    };
+    assert!(took(64_000) > Duration::from_millis(999) && took(1_000) < Duration::from_millis(17));
 }
 
 #[test]

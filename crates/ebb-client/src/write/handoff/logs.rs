@@ -1,0 +1,164 @@
+//! The logs that writes go to, and the calls to them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_types::deadlines::WRITE_DEADLINE;
+use ebb_types::{Error, ErrorKind, NodeId, Result, err};
+use ebb_wire::{convert, pb};
+
+use super::lack::LogCall;
+use crate::nodes::Hop;
+use crate::shared::Shared;
+use crate::write::members;
+
+/// A node that stays awake for less than this is not asked, in milliseconds.
+const LEAST_AWAKE_MS: u64 = 100;
+
+/// Results of the attempts so far.
+#[derive(Default)]
+pub(super) struct Tried {
+    /// Nodes that refused the writes, or did not answer.
+    refused: BTreeSet<u64>,
+    /// The always-on node's log was full, or members that sleep could not take more.
+    pub is_full: bool,
+    /// A node could not pass the writes on to the always-on node.
+    is_direct: bool,
+}
+
+/// Outcomes of a call.
+#[derive(Default)]
+struct Logged {
+    /// The node's. None: it was not asked, or has logged the writes.
+    here: Option<Error>,
+    /// The always-on node's.
+    always_on: Option<Error>,
+    /// The node cannot pass calls on.
+    cannot_pass: bool,
+}
+
+impl Shared {
+    /// Logs on the always-on node, and on the nodes that are awake soonest.
+    ///
+    /// The first of them passes the writes on to the always-on node, so that they leave this host once. It does not do so
+    /// if it sleeps, or if the always-on node has refused writes. That one is then asked first, so that the other disks
+    /// are not filled in vain.
+    pub(super) async fn log_on_nodes(
+        self: &Arc<Self>,
+        calls: Vec<LogCall>,
+        copies: usize,
+        tried: &mut Tried,
+    ) -> Result<()> {
+        let inode = calls.first().map_or(0, |call| call.message.inode);
+        let nodes = self.logs_for(inode, copies.saturating_sub(1), tried);
+        let Some((wait, first)) = nodes.first() else {
+            tried.refused.clear();
+            return Err(err!(Unavailable, "no node with a handoff log is awake, and none wakes"));
+        };
+        let (logs, writes) = (nodes.len() as u64 + 1, calls.iter().map(|call| call.message.writes.len() as u64).sum());
+        let passes_on = !tried.is_full && !tried.is_direct && wait.is_zero() && !self.nodes.is_late(first.id);
+        if tried.is_full {
+            for call in &calls {
+                let answer = self.log_always_on(call.clone()).await;
+                tried.is_full = answer.as_ref().is_err_and(is_full);
+                answer?;
+            }
+        }
+        let asks_always_on = !passes_on && !tried.is_full;
+        let mut tasks = Vec::new();
+        for call in calls {
+            for (place, (_, node)) in nodes.iter().enumerate() {
+                let (own, node, call) = (Arc::clone(self), node.clone(), call.clone());
+                let passes_on = passes_on && place == 0;
+                let work = async move { (Some(node.id), own.log_on(&node, call, passes_on).await) };
+                tasks.push(self.runtime.spawn("log writes on a node", work));
+            }
+            if asks_always_on {
+                let own = Arc::clone(self);
+                let work = async move {
+                    let always_on = own.log_always_on(call).await.err();
+                    (None, Logged { always_on, ..Logged::default() })
+                };
+                tasks.push(self.runtime.spawn("log writes on the always-on node", work));
+            }
+        }
+        let mut worst = None;
+        for task in tasks {
+            let (node, logged) = task.join().await?;
+            tried.is_direct |= logged.cannot_pass;
+            tried.is_full |= logged.always_on.as_ref().is_some_and(is_full);
+            if logged.here.is_some() {
+                tried.refused.extend(node);
+            }
+            worst = logged.always_on.or(logged.here).or(worst);
+        }
+        match worst {
+            None => {
+                self.metrics.logged_writes.add(writes);
+                self.metrics.log_copies.add(writes * logs);
+                Ok(())
+            }
+            Some(error) => Err(error),
+        }
+    }
+
+    /// So many nodes, first those that are awake. Files are spread over them. Where there are fewer, each has a log.
+    fn logs_for(&self, inode: u64, count: usize, tried: &Tried) -> Vec<(Duration, pb::Node)> {
+        let mut nodes: Vec<(Duration, pb::Node)> = self
+            .nodes
+            .all()
+            .into_iter()
+            .filter(|node| !tried.refused.contains(&node.id) && !self.nodes.is_lost(node.id))
+            // A node that is about to sleep refuses.
+            .filter(|node| {
+                let awake = self.awake_for(NodeId::new(node.id));
+                awake.is_asleep() || awake.serves_for(LEAST_AWAKE_MS)
+            })
+            .filter_map(|node| Some((self.wakes_in(node.id)?, node)))
+            .collect();
+        nodes.sort_by_key(|(wait, node)| (*wait, self.nodes.is_late(node.id), ebb_layout::hash(&[inode, node.id])));
+        nodes.truncate(count);
+        nodes
+    }
+
+    async fn log_always_on(&self, call: LogCall) -> Result<()> {
+        self.session.masters.call_with(&call.message, call.payload, WRITE_DEADLINE).await
+    }
+
+    async fn log_on(self: &Arc<Self>, node: &pb::Node, call: LogCall, pass_on: bool) -> Logged {
+        let LogCall { mut message, payload } = call;
+        message.pass_on = pass_on;
+        if !pass_on {
+            message.lacks.clear();
+        }
+        match self.ask_log(node, &message, payload).await {
+            Err(error) => Logged { here: Some(error), ..Logged::default() },
+            Ok(_) if !pass_on => Logged::default(),
+            Ok(reply) => {
+                let refused = convert::failure(reply.failure).err();
+                let passed = if reply.passed_on { refused } else { Some(err!(Unsupported, "it passes nothing on")) };
+                // The always-on node's own refusals come the same whoever asks.
+                let is_its_own = |error: &Error| is_full(error) || error.kind() == ErrorKind::StaleEpoch;
+                let cannot_pass = passed.as_ref().is_some_and(|error| !is_its_own(error));
+                Logged { here: None, always_on: passed, cannot_pass }
+            }
+        }
+    }
+
+    async fn ask_log(
+        self: &Arc<Self>,
+        node: &pb::Node,
+        message: &pb::LogWrites,
+        payload: Vec<Bytes>,
+    ) -> Result<pb::LogWritesReply> {
+        let member = pb::Member { node: node.id, ..pb::Member::default() };
+        let hop = Hop::new(member, node);
+        members::ask(self, &hop, message, payload, WRITE_DEADLINE).await.map(|answer| answer.message)
+    }
+}
+
+fn is_full(error: &Error) -> bool {
+    error.kind() == ErrorKind::Overloaded
+}

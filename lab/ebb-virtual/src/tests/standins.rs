@@ -1,0 +1,112 @@
+//! Writes for members that sleep: what leaves the writer, and what members get from the always-on node's log.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_client::{Access, Client, Handle, NewFile};
+use ebb_power::PolicyKind;
+use ebb_rpc::Counters;
+use ebb_runtime::virt::{World, WorldOptions};
+use ebb_types::{Credentials, InodeId};
+
+use crate::power::PowerCluster;
+
+const INTERVAL: Duration = Duration::from_secs(2);
+const NODES: usize = 9;
+const FILES: u8 = 8;
+/// Three parts.
+const BYTES: usize = 5 << 19;
+
+/// Half of the nodes are awake at a time.
+async fn blinking(world: &World) -> PowerCluster {
+    let cluster = PowerCluster::start(world, NODES, PolicyKind::BlinkCircular, INTERVAL).await.unwrap();
+    cluster.set_fraction(0.5).await.unwrap();
+    world.sleep(INTERVAL * 2 + Duration::from_secs(1)).await;
+    cluster
+}
+
+fn content(number: u8) -> Bytes {
+    (0..BYTES).map(|at| (at % 251) as u8 ^ number).collect::<Vec<u8>>().into()
+}
+
+async fn make(client: &Client, number: u8) -> Handle {
+    let (root, name) = (Credentials::root(), format!("f{number}"));
+    let new = NewFile::exclusive(InodeId::ROOT, name.as_bytes(), Access::ReadWrite);
+    client.create(&root, new).await.unwrap().handle
+}
+
+/// Makes files, each safe before the next; waits until all members have everything.
+async fn write_all(world: &World, client: &Client) {
+    for number in 0..FILES {
+        let file = make(client, number).await;
+        client.write(file, 0, content(number)).await.unwrap();
+        client.fsync(file).await.unwrap();
+    }
+    world.sleep(INTERVAL * 3).await;
+    // Everything must be with all members for that.
+    client.disconnect().await.unwrap();
+}
+
+async fn assert_contents(cluster: &PowerCluster) {
+    let (reader, root) = (cluster.connect("reader").await.unwrap(), Credentials::root());
+    for number in 0..FILES {
+        let inode = reader.resolve(&root, format!("/f{number}").as_bytes()).await.unwrap().inode;
+        let file = reader.open(&root, inode, Access::Read).await.unwrap().0;
+        let data = reader.read(file, 0, BYTES as u32).await.unwrap();
+        assert!(data == content(number), "file {number} is not as it was written");
+    }
+}
+
+/// Goal: a byte leaves the writer once for the logs, and once for each member that is awake; those that slept get it
+/// from the log. Method: the same files with and without that. A third and a half of the time a file's members sleep.
+#[test]
+fn the_log_feeds_members_that_slept() {
+    let sent = |feed_min: Option<usize>| {
+        World::run(11, WorldOptions::default(), |world| async move {
+            let cluster = blinking(&world).await;
+            let counters = Counters::default();
+            let change = |options: &mut ebb_client::ClientOptions| {
+                options.sizes.feed_min = feed_min.unwrap_or(options.sizes.feed_min);
+            };
+            let client = cluster.session_with(&world.process("client"), counters.clone(), change).await.unwrap();
+            write_all(&world, &client).await;
+            assert_contents(&cluster).await;
+            let all = (BYTES * usize::from(FILES)) as f64;
+            (client.metrics().fed_writes, client.metrics().logged_writes, counters.read().network_sent_bytes as f64 / all)
+        })
+    };
+    let ((fed, logged, times), (fed_before, logged_before, times_before)) = (sent(None), sent(Some(usize::MAX)));
+    assert!(logged > 0 && logged_before > 0 && fed > 0 && fed_before == 0, "{fed}, {fed_before} writes fed");
+    // Once for the log, and three times less what the log sent.
+    let by_log = fed as f64 / f64::from(FILES) / 3.0;
+    assert!(times_before > 3.9, "each byte left {times_before} times");
+    assert!((times + by_log - times_before).abs() < 0.3, "each byte left {times} times, {by_log} times the log");
+}
+
+/// Goal: neither a node that cannot pass writes on, nor a log that members cannot reach, keeps writes from their members.
+/// Method: no node reaches the master for a second and a half while files are written; the writer does.
+#[test]
+fn nodes_that_are_cut_off_from_the_master_delay_nothing_for_long() {
+    World::run(12, WorldOptions::default(), |world| async move {
+        let cluster = blinking(&world).await;
+        let client = cluster.connect("client").await.unwrap();
+        for node in 1..=NODES {
+            world.partition(&format!("h{node}"), "master");
+        }
+        let mut longest = Duration::ZERO;
+        for number in 0..FILES {
+            let file = make(&client, number).await;
+            client.write(file, 0, content(number)).await.unwrap();
+            let began = world.now();
+            client.fsync(file).await.unwrap();
+            longest = longest.max(world.now() - began);
+            if number == 3 {
+                world.heal();
+            }
+        }
+        assert!(longest < INTERVAL * 3, "an fsync took {longest:?}");
+        world.sleep(INTERVAL * 3).await;
+        client.disconnect().await.unwrap();
+        assert_contents(&cluster).await;
+    });
+}
