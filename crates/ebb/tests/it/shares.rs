@@ -35,8 +35,9 @@ fn bytes_read(cluster: &Cluster, host: &str) -> u64 {
 fn datasets_that_are_read_at_once_have_nodes_by_their_shares() {
     let cluster = Cluster::up(NODES);
     for path in ["/a", "/b"] {
-        let create = "--layout equal-work --primaries 2 --replicas 2 --block 64KiB --metablock 64KiB --extra-share 0 --share 1";
-        let all: Vec<&str> = ["dataset", "create", path].into_iter().chain(create.split(' ')).collect();
+        let create = "--layout equal-work --primaries 2 --replicas 2 --block 64KiB --metablock 64KiB --extra-share 0 \
+                      --share 1";
+        let all: Vec<&str> = ["dataset", "create", path].into_iter().chain(create.split_whitespace()).collect();
         cluster.ok(&all);
         cluster.put(&format!("{path}/f"), &pattern(BYTES as usize, 3));
     }
