@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ebb_power::read::Distance;
 use ebb_runtime::Moment;
-use ebb_types::{HostName, Result, err};
+use ebb_types::{DatasetId, HostName, Result, err};
 use ebb_wire::pb;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -55,6 +55,29 @@ struct State {
     slow_links: BTreeMap<u64, Duration>,
     /// All that count as gray.
     gray: BTreeMap<u64, Duration>,
+    allotment: Allotment,
+}
+
+/// The nodes that serve one dataset alone, as the master has allotted them.
+#[derive(Debug, Default)]
+struct Allotment {
+    /// By node.
+    serves: BTreeMap<u64, u64>,
+    /// The datasets that have nodes of their own.
+    datasets: BTreeSet<u64>,
+    /// How often it was another one.
+    changes: u64,
+}
+
+impl Allotment {
+    fn update<'a>(&mut self, nodes: impl Iterator<Item = &'a pb::Node>) {
+        let serves: BTreeMap<u64, u64> = nodes.filter_map(|node| Some((node.id, node.serves?))).collect();
+        if serves != self.serves {
+            self.datasets = serves.values().copied().collect();
+            self.serves = serves;
+            self.changes += 1;
+        }
+    }
 }
 
 impl State {
@@ -81,8 +104,26 @@ impl NodeMap {
             // Of several on a host the first stays.
             state.hosts = state.nodes.values().rev().map(|node| (node.host.clone(), node.id)).collect();
             state.find_gray();
+            let State { allotment, nodes, .. } = &mut *state;
+            allotment.update(nodes.values());
         }
         self.1.notify_waiters();
+    }
+
+    /// How often the allotment of nodes to datasets has changed.
+    pub fn allotment(&self) -> u64 {
+        self.0.lock().allotment.changes
+    }
+
+    /// Those of these nodes that serve another dataset than this one. None do if it has no nodes of its own, or is not
+    /// known.
+    pub fn foreign_to(&self, dataset: Option<DatasetId>, nodes: impl Iterator<Item = u64>) -> Vec<u64> {
+        let state = self.0.lock();
+        let Some(own) = dataset.map(DatasetId::raw).filter(|own| state.allotment.datasets.contains(own)) else {
+            return Vec::new();
+        };
+        let is_foreign = |node: &u64| state.allotment.serves.get(node).is_some_and(|other| *other != own);
+        nodes.filter(is_foreign).collect()
     }
 
     /// Told when the map changes, or a node is found silent. Whoever waits takes it before looking.
@@ -321,6 +362,21 @@ mod tests {
     fn node(id: u64, gray_ms: u64) -> pb::Node {
         let gray = (gray_ms > 0).then(|| pb::Gray { took_us: gray_ms * 1000, ..Default::default() });
         pb::Node { id, gray, state: pb::NodeState::NodeLive.into(), ..Default::default() }
+    }
+
+    #[test]
+    fn a_node_is_foreign_to_datasets_with_nodes_of_their_own_if_it_serves_another() {
+        let map = NodeMap::default();
+        let serving = |id, serves| pb::Node { serves, ..node(id, 0) };
+        let foreign = |dataset: Option<u64>| map.foreign_to(dataset.map(DatasetId::new), [1, 2, 3, 4].into_iter());
+        map.update(1, vec![serving(1, Some(0)), serving(2, Some(7)), serving(3, None)]);
+        assert_eq!((foreign(Some(0)), foreign(Some(7))), (vec![2], vec![1]));
+        assert_eq!((foreign(Some(8)), foreign(None)), (vec![], vec![]), "it shares all nodes");
+        let before = map.allotment();
+        map.update(2, vec![serving(2, Some(7)), serving(1, Some(0)), serving(4, None)]);
+        assert_eq!(map.allotment(), before, "another map, and the same allotment");
+        map.update(3, vec![serving(2, Some(7)), serving(1, None)]);
+        assert_eq!((map.allotment(), foreign(Some(0))), (before + 1, vec![]));
     }
 
     #[test]

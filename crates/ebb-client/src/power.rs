@@ -10,11 +10,10 @@ use std::time::Duration;
 use ebb_power::read::Order;
 use ebb_power::work::Turn;
 use ebb_power::{Awake, NodeState, PowerPlan, wall_ms};
-use ebb_types::{HostName, NodeId, ReadRule, Result, err};
-use ebb_wire::pb;
+use ebb_types::{HostName, NodeId, Result, err};
 
 use crate::plan::NEED_MS;
-use crate::read::fetch::order;
+use crate::read::fetch::{Wanted, order};
 use crate::shared::Shared;
 
 /// How a metablock is read.
@@ -164,13 +163,13 @@ impl Shared {
         u32::from(wait <= LOOK_AGAIN)
     }
 
-    /// How `len` bytes of a metablock are to be read: members that serve now, in the order in which they are to be asked.
+    /// How a range of a metablock is to be read: members that serve now, in the order in which they are to be asked.
     /// If all sleep, waits for the first that wakes while this client does, or says that none ever will. `Unavailable`
     /// if no plan wakes any.
-    pub async fn way_to(&self, rule: ReadRule, record: &pb::Metablock, len: u64) -> Result<Way> {
-        let (mut wakes, mut waiting) = (0, None);
+    pub(crate) async fn way_to(&self, wanted: &Wanted) -> Result<Way> {
+        let (mut wakes, mut waiting, record) = (0, None, &wanted.record);
         while wakes < WAKES_MAX {
-            let places = order(self, rule, record, len);
+            let places = order(self, wanted);
             if !places.nodes.is_empty() || record.members.is_empty() {
                 return Ok(Way::Direct(places));
             }

@@ -1,6 +1,7 @@
 //! The read path: what is in memory, and fetches for the rest.
 
 pub(crate) mod cache;
+pub(crate) mod dataset_reads;
 pub(crate) mod extras;
 pub(crate) mod fetch;
 pub(crate) mod gather;
@@ -231,15 +232,15 @@ impl Shared {
     }
 
     async fn fetch_range(self: &Arc<Self>, inode: &Arc<Inode>, range: &Fetch) -> Result<Bytes> {
-        let (source, span, rule) = {
+        let (source, span, storage) = {
             let core = inode.core.lock();
             let span = core.geometry().metablock_size;
-            let rule = core.attr.map(|attr| attr.storage.read_rule).unwrap_or_default();
-            (core.source(range.start / span), span, rule)
+            (core.source(range.start / span), span, core.attr.map(|attr| attr.storage))
         };
+        let (rule, dataset) = (storage.unwrap_or_default().read_rule, storage.map(|storage| storage.dataset));
         let Some((record, min_version)) = source else { return Ok(Bytes::new()) };
         let (offset, len) = (range.start % span, range.end - range.start);
-        let wanted = Wanted { record, min_version, offset, len, lease: Some(inode.clone()), rule };
+        let wanted = Wanted { record, min_version, offset, len, lease: Some(inode.clone()), rule, dataset };
         fetch::fetch(self, wanted, |index| fetch::refresh(self, inode, index, Some(range))).await
     }
 }

@@ -27,6 +27,7 @@ use crate::nodes::NodeMap;
 use crate::nodes::gray::Gray;
 use crate::power::rest::Resting;
 use crate::read::cache::BlockCache;
+use crate::read::dataset_reads::DatasetReads;
 use crate::read::extras::Extras;
 use crate::read::hedge::Hedge;
 use crate::read::short_circuit::ShortCircuit;
@@ -70,6 +71,7 @@ pub(crate) struct Shared {
     pub metrics: Cells,
     pub served: Served,
     pub extras: Extras,
+    pub dataset_reads: DatasetReads,
     /// Shares of the nodes in serving this client's reads.
     pub balance: Mutex<LearnedBalance<u64>>,
     /// What waits to be read at the nodes.
@@ -132,6 +134,7 @@ impl Shared {
             metrics: Cells::default(),
             served,
             extras: Extras::default(),
+            dataset_reads: DatasetReads::default(),
             balance: Mutex::default(),
             queues: Mutex::default(),
             listener: Mutex::new(None),

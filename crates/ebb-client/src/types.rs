@@ -7,7 +7,7 @@ mod names;
 
 use std::pin::Pin;
 
-use ebb_types::{HostName, InodeId};
+use ebb_types::{DatasetId, HostName, InodeId};
 use ebb_wire::pb;
 
 pub use attributes::{SetAttr, SetTime};
@@ -39,6 +39,19 @@ pub trait CacheGuard: Send {
 /// An open file. Closing is explicit ([`crate::Client::close`]); all work on it goes through the client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Handle(pub u64);
+
+/// The map of a file that its reader brings along.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownMap<'a> {
+    /// Records of its metablocks; one without a record is a hole.
+    pub metablocks: &'a [pb::Metablock],
+    /// Unit of placement, in bytes.
+    pub metablock_size: u64,
+    /// Length of the file, in bytes.
+    pub file_size: u64,
+    /// Its dataset, if the reader knows it: members whose nodes serve it are asked before others.
+    pub dataset: Option<DatasetId>,
+}
 
 /// Where one metablock of a file lies.
 #[derive(Clone, Debug)]

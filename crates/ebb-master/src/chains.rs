@@ -399,7 +399,7 @@ pub(crate) fn describe(shared: &Shared, call: &pb::DescribeDataset) -> Result<pb
     let elsewhere = tally.copies() - actual.iter().sum::<u64>();
     let (away, on) = crate::copies::guests::count(&shared.group.snapshot(), Some(id));
     let guests = chain.nodes().iter().map(|node| on.get(node).copied().unwrap_or(0)).collect();
-    Ok(pb::DescribeDatasetReply {
+    let mut reply = pb::DescribeDatasetReply {
         chain: chain.nodes().iter().map(|node| node.raw()).collect(),
         spread: chain.spread(),
         min_active: chain.min_active(),
@@ -412,5 +412,8 @@ pub(crate) fn describe(shared: &Shared, call: &pb::DescribeDataset) -> Result<pb
         extra_copies: extras.copies,
         extra_bytes: extras.bytes,
         dataset: Some(dataset),
-    })
+        ..Default::default()
+    };
+    crate::allotment::describe(shared, id, &mut reply);
+    Ok(reply)
 }

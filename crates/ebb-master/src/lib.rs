@@ -33,6 +33,7 @@
 //! | `ebb_power::Timetable`: which node sleeps when | `power` |
 //! | [`served`]: count of the bytes that programs were served | `poll`, `power` |
 //! | [`popular`]: which data are read often | `poll` |
+//! | `ebb_power::allot`: which dataset each node serves alone | `poll`, `allotment` |
 //! | [`copies`]: the next step for a set, whatever the reason | `copies::reconciler`, `copies::executor` |
 //! | [`failures`]: the damage of a failed node, and how much of it is restored | `failures::run` |
 //! | [`fewer`]: the fewest copies with which a set continues | `placement`, `admin` |
@@ -48,6 +49,7 @@
 pub mod accept;
 mod acquire;
 mod admin;
+mod allotment;
 mod chains;
 pub mod copies;
 mod deletes;

@@ -48,6 +48,10 @@ pub(crate) async fn poll(shared: &Shared, call: pb::Poll, deadline: Duration) ->
         let machine = shared.group.machine();
         shared.soft().popular.on_reads(&machine, &call.reads);
     }
+    if !call.dataset_reads.is_empty() {
+        let machine = shared.group.machine();
+        shared.soft().allotting.on_reads(&machine, &call.dataset_reads, shared.runtime.now());
+    }
     for held in &call.recalled {
         on_held(shared, session, held);
     }

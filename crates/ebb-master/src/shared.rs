@@ -12,7 +12,7 @@ use ebb_handoff::HandoffLog;
 use ebb_meta::Machine;
 use ebb_rpc::{Channel, Connector};
 use ebb_runtime::Runtime;
-use ebb_types::{ErrorKind, InodeId, NodeId, Result, SessionId, bail};
+use ebb_types::{DatasetId, ErrorKind, InodeId, NodeId, Result, SessionId, bail};
 use ebb_wire::{Call, pb};
 use parking_lot::Mutex;
 use pb::command::Command as Op;
@@ -169,12 +169,13 @@ impl Shared {
     /// The node map for clients, with its version.
     pub(crate) fn node_map(&self) -> (u64, Vec<pb::Node>) {
         self.with_view(|view| {
-            let Soft { registry, gray, .. } = view.soft;
+            let Soft { registry, gray, allotting, .. } = view.soft;
             let describe = |record: &pb::NodeRecord| {
                 let mut node = registry.describe(record);
                 let id = NodeId::new(node.id);
                 node.twin = registry.twin(id, view.now).unwrap_or_default().to_owned();
                 node.gray = gray.verdict(id).map(|verdict| verdict.to_message());
+                node.serves = allotting.serves(id).map(DatasetId::raw);
                 node
             };
             (registry.version(), view.machine.nodes().map(describe).collect())

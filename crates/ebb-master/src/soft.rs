@@ -11,6 +11,7 @@ use ebb_power::{Timetable, wall_ms};
 use ebb_runtime::{Moment, Runtime};
 use ebb_types::{HostName, SessionId};
 
+use crate::allotment::Allotting;
 use crate::chains::Chains;
 use crate::failures::Failures;
 use crate::gray::Gray;
@@ -74,6 +75,7 @@ pub(crate) struct Soft {
     /// Metablocks by the nodes of their copies.
     pub holdings: Holdings,
     pub popular: Popular,
+    pub allotting: Allotting,
     pub failures: Failures,
 }
 
@@ -106,6 +108,7 @@ impl Soft {
             chains: Chains::of(machine),
             holdings: Holdings::of(machine),
             popular: Popular::default(),
+            allotting: Allotting::new(options.session_ttl),
             failures: Failures::default(),
         };
         for (session, host, _) in machine.sessions() {

@@ -8,6 +8,7 @@ use ebb_types::{ErrorKind, HostName, InodeId, NodeId, SessionId};
 use ebb_wire::pb;
 use pb::command::Command as Op;
 
+use crate::allotment;
 use crate::describe::settle_doubts;
 use crate::gray::run::judge_pace;
 use crate::leases::Mode;
@@ -33,6 +34,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         end_sessions(&shared).await;
         note_deaths(&shared);
         judge_pace(&shared, vigil::mark(&shared));
+        allotment::update(&shared);
         shared.runtime.sleep(PERIOD).await;
     }
 }

@@ -18,6 +18,8 @@ const REPLICAS_DEFAULT: u32 = 3;
 pub(crate) const REPLICAS_MAX: u32 = 16;
 /// Most percent of the unused capacity that extra copies may take.
 const EXTRA_SHARE_MAX: u32 = 90;
+/// Greatest weight of a share, and greatest priority.
+const SHARE_MAX: u32 = 1_000;
 /// Most nodes of a chain.
 const CHAIN_MAX: usize = 65_536;
 const DEFAULT: DatasetId = DatasetId::new(0);
@@ -254,6 +256,8 @@ impl Datasets {
             min_copies: asked.min_copies,
             trash_seconds: asked.trash_seconds,
             log_copies: asked.log_copies,
+            share: asked.share,
+            priority: asked.priority,
             ..Default::default()
         };
         check_chain(&settings)?;
@@ -263,6 +267,7 @@ impl Datasets {
         check_replicas(settings.replicas)?;
         check_min_copies(&settings)?;
         check_log_copies(settings.log_copies)?;
+        check_share(&settings)?;
         let geometry = Geometry { block_size: settings.block_size, metablock_size: settings.metablock_size };
         if let Err(sentence) = geometry.check() {
             bail!(Invalid, "dataset {}: {sentence}", settings.path);
@@ -337,6 +342,18 @@ pub(crate) fn check_min_copies(settings: &pb::Dataset) -> Result<()> {
 pub(crate) fn check_log_copies(logs: u32) -> Result<()> {
     if logs != 0 && !(LOG_COPIES_MIN..=REPLICAS_MAX).contains(&logs) {
         bail!(Invalid, "{logs} logs in place of members that sleep: give between {LOG_COPIES_MIN} and {REPLICAS_MAX}");
+    }
+    Ok(())
+}
+
+/// Refuses a priority that would order nothing, and weights and priorities that are no plain small numbers.
+pub(crate) fn check_share(settings: &pb::Dataset) -> Result<()> {
+    let pb::Dataset { path, share, priority, .. } = settings;
+    if *share > SHARE_MAX || *priority > SHARE_MAX {
+        bail!(Invalid, "dataset {path}: a share of {share} with priority {priority}: each is at most {SHARE_MAX}");
+    }
+    if *priority > 0 && *share == 0 {
+        bail!(Invalid, "dataset {path}: a priority orders the claims of datasets with a share: give --share, too");
     }
     Ok(())
 }

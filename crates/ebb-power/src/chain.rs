@@ -113,6 +113,12 @@ impl DatasetChain {
         self.replicas
     }
 
+    /// First nodes of the chain, which share one copy of everything. Without effect on `Anywhere` and `Ring`.
+    #[must_use]
+    pub const fn primaries(&self) -> u32 {
+        self.primaries
+    }
+
     /// Placement of its copies.
     #[must_use]
     pub const fn shape(&self) -> ChainShape {

@@ -26,12 +26,14 @@
 //!
 //! Reading order: [`hardware`], [`battery`], [`plan`] (its value), [`plan::lookup`], [`plan::timetable`], [`signal`],
 //! [`chain`] (datasets), [`policy`] (the registry; then [`policy::reservoir`], `policy/circular.rs`, `policy/tide.rs`), [`reach`],
-//! [`account`], [`manager`]; then the rules for readers, writers, copies and jobs: [`read`], [`debt`], [`popularity`], [`work`].
+//! [`account`], [`manager`]; then the rules for readers, writers, copies and jobs: [`read`], [`allot`], [`debt`],
+//! [`popularity`], [`work`].
 //!
 //! Adding a policy: one file in `policy/`, one line in the registry.
 #![forbid(unsafe_code)]
 
 pub mod account;
+pub mod allot;
 pub mod battery;
 pub mod chain;
 pub mod debt;

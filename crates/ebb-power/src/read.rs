@@ -43,6 +43,8 @@ pub struct Candidate<K> {
     pub is_dead: bool,
     /// It is slower than its peers.
     pub is_slow: bool,
+    /// It serves another dataset than the one that is read ([`crate::allot`]).
+    pub is_foreign: bool,
     /// How many reads like this one wait there, as far as the reader knows: by [`queue::Queues::bytes`].
     pub queue: f64,
     /// Its deficit against the share of reads that it should serve: [`LearnedBalance::below`].
@@ -66,9 +68,9 @@ pub const READS_PER_PART: f64 = 5.0;
 
 /// The replica nodes in the order for requests, without sleeping ones. `need_ms` is the time to read and send the
 /// block. Nodes that will not stay awake for it come after those that will, longest awake first: a node about to sleep
-/// is still better than none. Then come slow nodes, and dead ones last. Among equals the nearer comes first, then the
-/// one with the larger deficit, then a random one. Of the first two, if they are equals, the one with the shorter queue
-/// is first; deficits count as reads there.
+/// is still better than none. Then come slow nodes, and dead ones last. Among these, nodes that serve another dataset
+/// come last. Among equals the nearer comes first, then the one with the larger deficit, then a random one. Of the first
+/// two, if they are equals, the one with the shorter queue is first; deficits count as reads there.
 #[must_use]
 pub fn order<K: Copy>(rule: ReadRule, mut candidates: Vec<Candidate<K>>, need_ms: u64) -> Order<K> {
     candidates.retain(|one| !one.awake.is_asleep());
@@ -91,7 +93,8 @@ pub fn order<K: Copy>(rule: ReadRule, mut candidates: Vec<Candidate<K>>, need_ms
             ReadRule::HitRatio => below,
         };
         let sound = one.is_dead.cmp(&other.is_dead).then(one.is_slow.cmp(&other.is_slow));
-        sound.then(is_short(one).cmp(&is_short(other))).then(by_rule).then(nearer)
+        let own = one.is_foreign.cmp(&other.is_foreign);
+        sound.then(is_short(one).cmp(&is_short(other))).then(own).then(by_rule).then(nearer)
     };
     candidates.sort_by(|one, other| {
         let drawn = other.below.total_cmp(&one.below).then(one.draw.cmp(&other.draw));
@@ -196,7 +199,8 @@ pub(crate) mod tests {
     use super::*;
 
     fn candidate(node: u32, awake: Awake, distance: Distance, queue: f64, below: f64) -> Candidate<u32> {
-        Candidate { node, awake, distance, is_dead: false, is_slow: false, queue, below, draw: u64::from(node) }
+        let draw = u64::from(node);
+        Candidate { node, awake, distance, is_dead: false, is_slow: false, is_foreign: false, queue, below, draw }
     }
 
     #[test]
@@ -236,6 +240,27 @@ pub(crate) mod tests {
         assert_eq!(drawn.nodes, [1, 2, 3, 0], "the shorter of two, and never the third");
         assert!((drawn.edge.unwrap() - 1.0).abs() < 1e-9, "{drawn:?}");
         assert_eq!(nodes(&[far(5, 0.0, 0.5), one(6, Distance::Rack, 1.0, 0.5)]), [5, 6], "the rack does not count");
+    }
+
+    #[test]
+    fn nodes_that_serve_another_dataset_come_after_all_that_can_serve_this_one() {
+        let one = |node, awake, distance| candidate(node, awake, distance, 0.0, 0.5);
+        let foreign = |candidate| Candidate { is_foreign: true, ..candidate };
+        let candidates = [
+            foreign(one(1, Awake::Always, Distance::Host)),
+            one(2, Awake::Always, Distance::Far),
+            foreign(one(3, Awake::Always, Distance::Far)),
+            one(4, Awake::ForMs(40), Distance::Rack),
+            Candidate { is_slow: true, ..one(5, Awake::Always, Distance::Far) },
+            one(6, Awake::Asleep, Distance::Far),
+        ];
+        for rule in [ReadRule::Balanced, ReadRule::Nearest, ReadRule::LeastLoaded, ReadRule::HitRatio] {
+            let order = order(rule, candidates.to_vec(), 100);
+            assert_eq!(order.nodes, [2, 1, 3, 4, 5], "{rule:?}");
+            assert_eq!(order.edge, None, "{rule:?}: no other one is drawn against the only one of its own");
+        }
+        let order = order(ReadRule::Balanced, candidates[..1].to_vec(), 100);
+        assert_eq!(order.nodes, [1], "data are read wherever they are");
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub(crate) struct Parts<'a> {
     pub planner: Planner,
     /// What a worker's host does, by the power plans.
     pub turn: &'a (dyn Fn(usize) -> Turn + Sync),
+    /// The nodes, with the datasets that they serve.
+    pub nodes: &'a (dyn Fn() -> Vec<pb::Node> + Sync),
     pub progress: &'a mut (dyn FnMut(Progress) + Send),
 }
 
@@ -174,6 +176,7 @@ impl<'a> Job<'a> {
         for work in orphans.into_iter().flat_map(|batch| batch.work) {
             self.place(work, None);
         }
+        self.follow_allotment();
         let stranded: Vec<u64> = self
             .calls
             .iter()
@@ -184,6 +187,30 @@ impl<'a> Job<'a> {
         if let Some(call) = stranded.last().copied() {
             let stopped = self.stop_calls(|running| running.call == call);
             self.crew.add(stopped);
+        }
+    }
+
+    /// Splits that wait go to the nodes that serve their dataset, if these are other ones than before. Calls go on where
+    /// they are: their workers read from these nodes anyhow.
+    fn follow_allotment(&mut self) {
+        if !self.parts.planner.set_serving(&(self.parts.nodes)()) {
+            return;
+        }
+        let mut homeless = Vec::new();
+        for mut batch in self.crew.drain_all() {
+            let mut stays = Batch::of(batch.worker);
+            let count = batch.work.len();
+            for mut work in batch.take_front(count).work {
+                match self.parts.planner.renew_holders(&mut work, stays.worker) {
+                    true => stays.add(work),
+                    false => homeless.push(work),
+                }
+            }
+            self.crew.add((!stays.work.is_empty()).then_some(stays));
+        }
+        tracing::debug!(splits = homeless.len(), "other nodes serve the datasets: splits that wait are placed anew");
+        for work in homeless {
+            self.place(work, None);
         }
     }
 

@@ -77,6 +77,7 @@ pub async fn count_words_in(
     let before = tree.network_bytes();
     let hosts: Vec<HostName> = workers.iter().map(|(host, _)| host.clone()).collect();
     let turn = |worker: usize| tree.turn(&hosts[worker]);
+    let nodes = || tree.nodes();
     let parts = Parts {
         runtime,
         connector,
@@ -84,6 +85,7 @@ pub async fn count_words_in(
         options,
         planner: Planner::new(options.locality, options.limits, &hosts, &tree.nodes()),
         turn: &turn,
+        nodes: &nodes,
         progress,
     };
     let mut report = Job::run(parts, Walk::start(runtime, tree, path)).await?;

@@ -37,7 +37,8 @@ impl Default for BatchLimits {
 pub struct Work {
     /// The split, as the worker gets it.
     pub split: pb::Split,
-    /// Hosts that hold a replica of its first metablock, as indexes of workers.
+    /// Hosts that hold a replica of its first metablock, as indexes of workers. If nodes of some of them serve the
+    /// file's dataset alone, it is these hosts ([`Planner::set_serving`]).
     pub holders: Vec<usize>,
     /// Workers that failed with it.
     pub tried: BTreeSet<usize>,
@@ -66,6 +67,8 @@ pub struct FoundFile {
     pub block_size: u64,
     /// Unit of placement.
     pub metablock_size: u64,
+    /// Its dataset.
+    pub dataset: u64,
     /// Its map, by index; holes are left out.
     pub metablocks: Vec<pb::Metablock>,
 }
@@ -78,6 +81,8 @@ pub struct Planner {
     workers: Vec<Slot>,
     /// Workers' indexes by the node whose replicas are on their host. A host may run several workers.
     by_node: BTreeMap<u64, Vec<usize>>,
+    /// The dataset that a node serves alone.
+    serving: BTreeMap<u64, u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -168,7 +173,40 @@ impl Planner {
             limits,
             workers: (0..workers.len()).map(slot).collect(),
             by_node: nodes.iter().map(|node| (node.id, on(&node.host))).collect(),
+            serving: serving(nodes),
         }
+    }
+
+    /// Follows the allotment of nodes to datasets. True: it is another one than before, so work that waits may belong
+    /// elsewhere.
+    pub fn set_serving(&mut self, nodes: &[pb::Node]) -> bool {
+        let before = std::mem::replace(&mut self.serving, serving(nodes));
+        before != self.serving
+    }
+
+    /// Finds the holders of a split that waits, by the allotment of now. True: it may go on to wait for this worker, which
+    /// is one of them. So may one without holders, and one that came without its map.
+    pub fn renew_holders(&self, work: &mut Work, worker: usize) -> bool {
+        let split = &work.split;
+        let size = if split.metablock_size == 0 { METABLOCK_SIZE_DEFAULT } else { split.metablock_size };
+        let own = split.metablocks.iter().find(|metablock| metablock.index == split.offset / size);
+        let Some(own) = own else { return true };
+        work.holders = self.holders(split.dataset, &own.members);
+        work.holders.is_empty() || work.holders.contains(&worker)
+    }
+
+    /// Workers on hosts of these members. A host whose node serves another dataset counts only if there is no other.
+    fn holders(&self, dataset: Option<u64>, members: &[pb::Member]) -> Vec<usize> {
+        let workers = |is_meant: &dyn Fn(u64) -> bool| {
+            let nodes = members.iter().map(|member| member.node).filter(|node| is_meant(*node));
+            let workers: BTreeSet<usize> =
+                nodes.filter_map(|node| self.by_node.get(&node)).flatten().copied().collect();
+            workers.into_iter().collect::<Vec<usize>>()
+        };
+        let has_nodes = self.serving.values().any(|serves| Some(*serves) == dataset);
+        let is_own = |node: u64| self.serving.get(&node).is_none_or(|serves| Some(*serves) == dataset);
+        let own = if has_nodes { workers(&is_own) } else { Vec::new() };
+        if own.is_empty() { workers(&|_| true) } else { own }
     }
 
     /// The splits of a file: one for each metablock.
@@ -192,10 +230,7 @@ impl Planner {
         let offset = index * file.metablock_size;
         let own = file.metablocks.iter().find(|metablock| metablock.index == index && metablock.is_written());
         let members = own.map_or(&[][..], |metablock| &metablock.members);
-        let mut holders: Vec<usize> =
-            members.iter().filter_map(|member| self.by_node.get(&member.node)).flatten().copied().collect();
-        holders.sort_unstable();
-        holders.dedup();
+        let holders = self.holders(Some(file.dataset), members);
         let split = pb::Split {
             inode: file.inode,
             offset,
@@ -204,6 +239,7 @@ impl Planner {
             metablock_size: unless_default(file.metablock_size, METABLOCK_SIZE_DEFAULT),
             block_size: unless_default(file.block_size, BLOCK_SIZE_DEFAULT),
             metablocks,
+            dataset: Some(file.dataset),
         };
         Work { split, holders, tried: BTreeSet::new() }
     }
@@ -285,6 +321,11 @@ impl Slot {
         let batch = std::mem::replace(&mut self.open, empty);
         (!batch.work.is_empty()).then_some(batch)
     }
+}
+
+/// The nodes that serve one dataset alone, with it.
+fn serving(nodes: &[pb::Node]) -> BTreeMap<u64, u64> {
+    nodes.iter().filter_map(|node| Some((node.id, node.serves?))).collect()
 }
 
 /// Whether the map of a file may have more than was brought along.

@@ -3,8 +3,8 @@
 use std::future::Future;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client, Handle};
-use ebb_types::{BLOCK_SIZE_DEFAULT, Credentials, InodeId, METABLOCK_SIZE_DEFAULT, Result};
+use ebb_client::{Access, Client, Handle, KnownMap};
+use ebb_types::{BLOCK_SIZE_DEFAULT, Credentials, DatasetId, InodeId, METABLOCK_SIZE_DEFAULT, Result};
 use ebb_wire::pb;
 
 /// Reading, as a worker needs it: by a split's own map, or as any program does.
@@ -21,7 +21,13 @@ pub trait Source: Clone + Send + Sync + 'static {
 
 impl Source for Client {
     async fn read_by_map(&self, split: &pb::Split, offset: u64, len: u64) -> Result<Bytes> {
-        Self::read_by_map(self, &split.metablocks, metablock_size(split), split.file_size, offset, len).await
+        let map = KnownMap {
+            metablocks: &split.metablocks,
+            metablock_size: metablock_size(split),
+            file_size: split.file_size,
+            dataset: split.dataset.map(DatasetId::new),
+        };
+        Self::read_by_map(self, map, offset, len).await
     }
 
     async fn open(&self, inode: InodeId) -> Result<Handle> {

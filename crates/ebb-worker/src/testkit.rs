@@ -154,6 +154,7 @@ impl Namespace {
             metablock_size: METABLOCK,
             block_size: BLOCK,
             metablocks: self.metablocks(inode),
+            dataset: None,
         }
     }
 }

@@ -220,6 +220,7 @@ async fn complete(tree: &impl Tree, attr: Attr, metablocks: Vec<pb::Metablock>) 
         size: attr.size,
         block_size: attr.storage.geometry.block_size,
         metablock_size: attr.storage.geometry.metablock_size,
+        dataset: attr.storage.dataset.raw(),
         metablocks,
     };
     if map_may_go_on(&file) {

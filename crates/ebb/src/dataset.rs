@@ -9,7 +9,8 @@ use ebb_cli::units::{ByteSize, Percent};
 use ebb_cli::values::one_of;
 use ebb_cli::{Context, admin};
 use ebb_types::{
-    Geometry, HostName, InodeId, Prefetch, ReadRule, Result, bail, log_copies, may_lose_by_one_failure, min_copies,
+    Geometry, HostName, InodeId, NodeId, Prefetch, ReadRule, Result, bail, log_copies, may_lose_by_one_failure,
+    min_copies,
 };
 use ebb_wire::pb;
 use serde_json::json;
@@ -25,7 +26,7 @@ pub enum DatasetCommand {
     ///
     /// The directory must be new or empty.
     Create(CreateArgs),
-    /// Change a dataset's limits, minimum copies, extra copies, prefetch or read rule.
+    /// Change a dataset's limits, minimum copies, extra copies, prefetch, read rule or share of the nodes.
     ///
     /// If a limit is below the present usage, existing data stay, but nothing can grow.
     Set(SetArgs),
@@ -106,6 +107,14 @@ pub struct CreateArgs {
     /// Time for which `ebb fs rm` keeps what it removes, such as 7d. Programs on a mount remove at once.
     #[arg(long, value_name = "TIME", default_value = "off")]
     trash: KeptFor,
+    /// Weight of the dataset's share of the nodes. While several datasets with a share are read, each node serves only one
+    /// of them, and the number of nodes follows the weights. 0 means none: the dataset is read from all nodes.
+    #[arg(long, value_name = "WEIGHT", default_value_t = 0)]
+    share: u32,
+    /// Priority of the share: datasets with a higher one get all nodes that they can use. The others keep the nodes that
+    /// hold one copy of their data.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    priority: u32,
 }
 
 #[derive(Debug, Args)]
@@ -153,6 +162,13 @@ pub struct SetArgs {
     /// trash stay until it is emptied.
     #[arg(long, value_name = "TIME")]
     trash: Option<KeptFor>,
+    /// Weight of the dataset's share of the nodes, while several datasets with a share are read: see `ebb dataset create`.
+    /// 0 means none. Readers follow within seconds.
+    #[arg(long, value_name = "WEIGHT")]
+    share: Option<u32>,
+    /// Priority of the share: see `ebb dataset create`. Without a share there is none.
+    #[arg(long, value_name = "N")]
+    priority: Option<u32>,
 }
 
 #[derive(Debug, Args)]
@@ -242,6 +258,8 @@ async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs
         min_copies: args.min_copies.unwrap_or(0),
         trash_seconds: args.trash.0,
         log_copies: args.log_copies.unwrap_or(0),
+        share: args.share,
+        priority: args.priority,
         ..Default::default()
     };
     let op = pb::meta_op::Op::CreateDataset(pb::meta_op::CreateDataset { dataset: Some(dataset) });
@@ -331,12 +349,14 @@ async fn set(context: &Context, client: &ebb_client::Client, args: SetArgs) -> R
         replicas: args.replicas,
         trash_seconds: args.trash.map(|kept| kept.0),
         log_copies: args.log_copies,
+        share: args.share,
+        priority: args.priority,
         placement,
     };
     if set == pb::meta_op::SetDataset::default() {
         bail!(
             Invalid,
-            "nothing to set: give --quota, --inodes, --layout, --replicas, --min-copies, --log-copies, --extra-share, --prefetch, --read-rule, --trash, or several of them"
+            "nothing to set: give --quota, --inodes, --layout, --replicas, --min-copies, --log-copies, --extra-share, --prefetch, --read-rule, --share, --priority, --trash, or several of them"
         );
     }
     let dataset = find(client, &args.path).await?;
@@ -380,6 +400,7 @@ async fn list(context: &Context, client: &ebb_client::Client) -> Result<()> {
         context.output.print_json(&json!(all.iter().map(to_json).collect::<Vec<_>>()));
     } else {
         context.output.table(&table(&all));
+        shares(&all, &client.nodes()).iter().for_each(|line| context.output.say(line));
     }
     Ok(())
 }
@@ -405,6 +426,7 @@ fn to_json(dataset: &pb::Dataset) -> serde_json::Value {
         "read_rule": ReadRule::from_raw(dataset.read_rule).unwrap_or_default().to_string(),
         "min_copies": min_copies(dataset.min_copies, dataset.replicas),
         "log_copies": log_copies(dataset.log_copies, dataset.min_copies),
+        "share": dataset.share, "priority": dataset.priority,
         "trash_s": dataset.trash_seconds, "used_bytes": dataset.used_bytes, "used_inodes": dataset.used_inodes,
     })
 }
@@ -417,7 +439,7 @@ fn settings(dataset: &pb::Dataset) -> String {
         (_, active) => format!("; {} set by an operator", counted(active.into(), "active node")),
     };
     format!(
-        "prefetch {}; read rule {}; writes need {} of {}, or {} logs while members sleep; extra copies may take {}; trash {}{active}",
+        "prefetch {}; read rule {}; writes need {} of {}, or {} logs while members sleep; extra copies may take {}; trash {}; {}{active}",
         Prefetch::from_raw(dataset.prefetch).unwrap_or_default(),
         ReadRule::from_raw(dataset.read_rule).unwrap_or_default(),
         min_copies(dataset.min_copies, dataset.replicas),
@@ -425,7 +447,31 @@ fn settings(dataset: &pb::Dataset) -> String {
         log_copies(dataset.log_copies, dataset.min_copies),
         Percent(dataset.extra_share_percent),
         KeptFor(dataset.trash_seconds),
+        share(dataset),
     )
+}
+
+/// The datasets with a share, and the nodes that serve them alone.
+fn shares(datasets: &[pb::Dataset], nodes: &[pb::Node]) -> Vec<String> {
+    let line = |dataset: &pb::Dataset| {
+        let own =
+            nodes.iter().filter(|node| node.serves == Some(dataset.id)).map(|node| NodeId::new(node.id).to_string());
+        let served_by = match own.collect::<Vec<_>>().join(" ") {
+            nodes if nodes.is_empty() => "no nodes of its own now".to_owned(),
+            nodes => format!("{nodes} serve it alone"),
+        };
+        format!("{}: {}; {served_by}", dataset.path, share(dataset))
+    };
+    datasets.iter().filter(|dataset| dataset.share > 0).map(line).collect()
+}
+
+/// Its claim to nodes of its own, in words.
+fn share(dataset: &pb::Dataset) -> String {
+    match (dataset.share, dataset.priority) {
+        (0, _) => "no share of its own".to_owned(),
+        (share, 0) => format!("share {share}"),
+        (share, priority) => format!("share {share}, priority {priority}"),
+    }
 }
 
 fn table(datasets: &[pb::Dataset]) -> Table {

@@ -71,6 +71,8 @@ mod returns;
 mod scarce;
 #[path = "it/shared.rs"]
 mod shared;
+#[path = "it/shares.rs"]
+mod shares;
 #[path = "it/supplies.rs"]
 mod supplies;
 #[path = "it/trash.rs"]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use ebb_client::KnownMap;
 use ebb_power::Supply;
 use ebb_power::signal::{Quantity, Signal};
 use ebb_runtime::virt::Dice;
@@ -98,7 +99,15 @@ pub async fn read_whole(bed: &Testbed, users: &[User], streams: usize, balancer:
                     let chosen = balancer.lock().as_mut().and_then(|balancer| balancer.choose((file, block)));
                     let at = block * size;
                     let read = match chosen {
-                        Some(record) => user.client.read_by_map(&[record], size, at + size, at, size).await,
+                        Some(record) => {
+                            let map = KnownMap {
+                                metablocks: &[record],
+                                metablock_size: size,
+                                file_size: at + size,
+                                dataset: None,
+                            };
+                            user.client.read_by_map(map, at, size).await
+                        }
                         None => user.client.read(user.handles[file], at, size as u32).await,
                     };
                     match read {

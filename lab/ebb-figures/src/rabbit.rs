@@ -13,8 +13,8 @@ pub const TITLE: &str = "Rabbit: Robust and Flexible Power-Proportional Storage"
 
 /// Conditions of all parts.
 pub const INTRO: &[&str] = &[
-    "Full reads and writes are those of the real services in virtual time; layouts, gears and sharing are computed from the \
-     functions that the services call. The machines are those of docs/lab.md, and so is the scale.",
+    "Full reads and writes, and datasets that are read at once, are those of the real services in virtual time; layouts, gears \
+     and degrees of sharing are computed from the functions that the services call. The machines are those of docs/lab.md, and so is the scale.",
 ];
 
 /// Its figures, in the order of the page.

@@ -178,31 +178,14 @@ impl Testbed {
 
     /// Writes every block.
     async fn fill(&mut self, homes: &[u32]) -> Result<()> {
-        let root = Credentials::root();
         let user = self.user("writer", None).await?;
-        let made = user
-            .client
-            .make_dir(&root, NewName { parent: InodeId::ROOT, name: b"data", mode: 0o755, umask: 0 })
-            .await?;
-        self.directory = made.inode;
-        let layout = self.setting.layout;
-        let dataset = pb::Dataset {
-            path: "/data".to_owned(),
-            layout: layout.name.to_owned(),
-            replicas: layout.replicas,
-            primaries: layout.primaries,
-            gear_size: layout.gear_size,
-            block_size: self.setting.block_bytes,
-            metablock_size: self.setting.block_bytes,
-            replication: "pipeline".to_owned(),
-            extra_share_percent: EXTRA_SHARE_PERCENT,
-            ..Default::default()
-        };
-        user.client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
+        let extra_share_percent = EXTRA_SHARE_PERCENT;
+        let settings = pb::Dataset { extra_share_percent, ..Default::default() };
+        self.directory = self.make_dataset(&user.client, "data", self.setting.layout, settings).await?;
         for number in 0..self.setting.files {
             let home = homes.get(number as usize).map(|place| HostName::new(format!("h{}", place + 1)));
             let name = format!("f{number}");
-            let inode = self.write_new(&user.client, &name, self.setting.blocks_per_file, home).await?;
+            let inode = self.write_new(&user.client, self.directory, &name, home).await?;
             self.files.push(inode);
         }
         user.client.disconnect().await?;
@@ -211,12 +194,79 @@ impl Testbed {
         Ok(())
     }
 
-    /// Writes a new file of so many blocks, and makes it safe.
-    async fn write_new(&self, client: &Client, name: &str, blocks: u32, home: Option<HostName>) -> Result<InodeId> {
+    /// Makes a dataset of a new directory below the root, which it returns, with these further settings.
+    async fn make_dataset(
+        &self,
+        client: &Client,
+        name: &str,
+        layout: Layout,
+        settings: pb::Dataset,
+    ) -> Result<InodeId> {
+        let root = Credentials::root();
+        let directory = NewName { parent: InodeId::ROOT, name: name.as_bytes(), mode: 0o755, umask: 0 };
+        let made = client.make_dir(&root, directory).await?;
+        let dataset = pb::Dataset {
+            path: format!("/{name}"),
+            layout: layout.name.to_owned(),
+            replicas: layout.replicas,
+            primaries: layout.primaries,
+            gear_size: layout.gear_size,
+            block_size: self.setting.block_bytes,
+            metablock_size: self.setting.block_bytes,
+            replication: "pipeline".to_owned(),
+            ..settings
+        };
+        client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
+        Ok(made.inode)
+    }
+
+    /// Writes one more dataset, of so many files as large as those of the setting. Its files, for [`Testbed::reader`]. It
+    /// has no extra copies: neither HDFS nor Rabbit has any. Share 0: it has none.
+    pub async fn add_dataset(&self, name: &str, layout: Layout, share: u32, files: u32) -> Result<Vec<InodeId>> {
+        let user = self.user(&format!("writer of {name}"), None).await?;
+        let settings = pb::Dataset { share, ..Default::default() };
+        let directory = self.make_dataset(&user.client, name, layout, settings).await?;
+        let mut all = Vec::new();
+        for number in 0..files {
+            all.push(self.write_new(&user.client, directory, &format!("f{number}"), None).await?);
+        }
+        user.client.disconnect().await?;
+        self.world.sleep(REST).await;
+        Ok(all)
+    }
+
+    /// A user that is always on, with these files open for reading.
+    pub async fn reader(&self, host: &str, files: &[InodeId]) -> Result<User> {
+        let mut user = self.user(host, None).await?;
+        for file in files {
+            user.handles.push(user.client.open(&Credentials::root(), *file, Access::Read).await?.0);
+        }
+        Ok(user)
+    }
+
+    /// Writes a new file of as many blocks as the others, and makes it safe.
+    async fn write_new(
+        &self,
+        client: &Client,
+        directory: InodeId,
+        name: &str,
+        home: Option<HostName>,
+    ) -> Result<InodeId> {
+        self.write_blocks(client, directory, (name, self.setting.blocks_per_file), home).await
+    }
+
+    /// Writes a new file of this name and so many blocks, and makes it safe.
+    async fn write_blocks(
+        &self,
+        client: &Client,
+        directory: InodeId,
+        (name, blocks): (&str, u32),
+        home: Option<HostName>,
+    ) -> Result<InodeId> {
         let (root, access) = (Credentials::root(), Access::Write);
         let homes: Vec<HostName> = home.into_iter().collect();
-        let created = client
-            .create(&root, NewFile { hosts: &homes, ..NewFile::exclusive(self.directory, name.as_bytes(), access) });
+        let created =
+            client.create(&root, NewFile { hosts: &homes, ..NewFile::exclusive(directory, name.as_bytes(), access) });
         let Created { handle, attr, .. } = created.await?;
         for block in 0..blocks {
             let at = u64::from(block) * self.setting.block_bytes;
@@ -229,7 +279,7 @@ impl Testbed {
 
     /// Writes new blocks as one of several writers.
     pub async fn write_one(&self, user: &User, number: usize, blocks: u32) -> Result<()> {
-        self.write_new(&user.client, &format!("output{number}"), blocks, None).await.map(drop)
+        self.write_blocks(&user.client, self.directory, (&format!("output{number}"), blocks), None).await.map(drop)
     }
 
     /// Contents for a block.
@@ -281,7 +331,7 @@ impl Testbed {
     }
 
     /// Nodes by their number in the cluster, counted from 0.
-    async fn places(&self) -> Result<BTreeMap<u64, u32>> {
+    pub async fn places(&self) -> Result<BTreeMap<u64, u32>> {
         let place = |host: &str| host.strip_prefix('h')?.parse::<u32>().ok()?.checked_sub(1);
         let reply = self.cluster.describe().await?;
         Ok(reply.nodes.iter().filter_map(|node| Some((node.id, place(&node.host)?))).collect())

@@ -409,6 +409,15 @@ impl PowerCluster {
         }
     }
 
+    /// Bytes that each block server has sent since it started, in the order of the nodes.
+    pub async fn sent_bytes(&self) -> Result<Vec<u64>> {
+        let mut sent = Vec::new();
+        for node in &self.nodes.blocks {
+            sent.push(self.ask(&format!("{}:7100", node.ip()), &pb::Counters {}).await?.network_sent_bytes);
+        }
+        Ok(sent)
+    }
+
     /// An operator's question.
     pub(crate) async fn ask<C: Call>(&self, address: &str, call: &C) -> Result<C::Reply> {
         self.channel(address).call(call, ASK).await

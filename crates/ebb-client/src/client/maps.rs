@@ -2,11 +2,10 @@
 
 use bytes::{Bytes, BytesMut};
 use ebb_types::{BLOCK_SIZE_DEFAULT, InodeId, Result, err};
-use ebb_wire::pb;
 
 use super::{Client, READS_AHEAD};
 use crate::read::fetch;
-use crate::types::Location;
+use crate::types::{KnownMap, Location};
 
 impl Client {
     /// Where a file's metablocks lie.
@@ -15,15 +14,9 @@ impl Client {
     }
 
     /// Reads a range by a map that the caller brings (a split): no call to the master as long as the map holds.
-    /// `file_size` bounds it. Kind `StaleVersion` or `NoReplica` from every member: the map is out of date.
-    pub async fn read_by_map(
-        &self,
-        metablocks: &[pb::Metablock],
-        metablock_size: u64,
-        file_size: u64,
-        offset: u64,
-        len: u64,
-    ) -> Result<Bytes> {
+    /// The file's size bounds it. Kind `StaleVersion` or `NoReplica` from every member: the map is out of date.
+    pub async fn read_by_map(&self, map: KnownMap<'_>, offset: u64, len: u64) -> Result<Bytes> {
+        let KnownMap { metablocks, metablock_size, file_size, dataset } = map;
         let block_size = BLOCK_SIZE_DEFAULT.min(metablock_size);
         let geometry = ebb_types::Geometry { block_size, metablock_size };
         geometry.check().map_err(|why| err!(Invalid, "the map of a split: {why}"))?;
@@ -37,7 +30,7 @@ impl Client {
                     let record = metablocks.iter().find(|block| block.index == piece.metablock_index).cloned();
                     let (shared, piece) = (self.shared.clone(), *piece);
                     self.shared.runtime.spawn("read by a map", async move {
-                        fetch::by_map(&shared, record.as_ref(), piece.offset, piece.len).await
+                        fetch::by_map(&shared, record.as_ref(), dataset, piece.offset, piece.len).await
                     })
                 })
                 .collect();

@@ -8,7 +8,9 @@ use ebb_power::read::queue::{Sent, cost};
 use ebb_power::read::{Candidate, Order};
 use ebb_rpc::Response;
 use ebb_runtime::Moment;
-use ebb_types::{CHUNK_SIZE, Error, ErrorKind, InodeId, NodeId, READ_COST_MIN, ReadRule, Result, Version, err};
+use ebb_types::{
+    CHUNK_SIZE, DatasetId, Error, ErrorKind, InodeId, NodeId, READ_COST_MIN, ReadRule, Result, Version, err,
+};
 use ebb_wire::{convert, pb};
 use parking_lot::Mutex;
 
@@ -28,6 +30,9 @@ const ATTEMPT: Duration = Duration::from_secs(2);
 const ATTEMPT_MAX: Duration = Duration::from_secs(8);
 /// How long after its time a node that falls asleep is still waited for.
 const SLACK: Duration = Duration::from_millis(50);
+/// A member that serves another dataset is asked as a second one after so many times the usual wait, and not before this.
+const LONGER: u32 = 4;
+const LONG_MIN: Duration = Duration::from_secs(1);
 /// Pause after a round in which every member failed.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -47,6 +52,8 @@ pub(crate) struct Wanted {
     pub lease: Option<Arc<Inode>>,
     /// The member to ask first.
     pub rule: ReadRule,
+    /// The file's dataset, if it is known: members whose nodes serve it are asked before others.
+    pub dataset: Option<DatasetId>,
 }
 
 impl Wanted {
@@ -137,21 +144,24 @@ struct Heard {
 async fn ask_members(shared: &Arc<Shared>, wanted: &Wanted, attempt: Duration, heard: &Mutex<Heard>) -> Result<Bytes> {
     let members = &wanted.record.members;
     let mut worst = err!(NoReplica, "m{} has no copies in the map", wanted.record.id);
-    let mut line = match shared.way_to(wanted.rule, &wanted.record, wanted.len).await? {
+    let mut line = match shared.way_to(wanted).await? {
         Way::Direct(order) => {
             let first = order.nodes.first().map(|place| members[*place].node);
             Line::new(&order, first.and_then(|first| shared.queues.lock().limit(first, wanted.len)))
         }
         Way::Relay => return by_relay(shared, wanted).await,
     };
+    let foreign = shared.nodes.foreign_to(wanted.dataset, members.iter().map(|member| member.node));
+    let is_foreign = |place: usize| foreign.contains(&members[place].node);
     while let Some(asking) = line.next() {
+        let leaves_own = !is_foreign(asking.place) && line.peek().is_some_and(is_foreign);
         let first = from_or_report(shared, wanted, asking, attempt, heard);
         tokio::pin!(first);
         // Cancel-safety: a later answer is forgotten with its call.
         let late = tokio::select! {
             biased;
             answer = &mut first => Err(answer),
-            () = patience(shared, wanted.len) => Ok(()),
+            () = patience(shared, wanted.len, leaves_own) => Ok(()),
         };
         let answer = match late {
             Err(answer) => answer,
@@ -196,10 +206,11 @@ async fn by_relay(shared: &Arc<Shared>, wanted: &Wanted) -> Result<Bytes> {
     answer
 }
 
-/// Returns when another member should be asked as well; perhaps never.
-async fn patience(shared: &Shared, bytes: u64) {
+/// Returns when another member should be asked as well; perhaps never. `leaves_own`: it serves another dataset, whose
+/// reads would pay for queues that this one's readers have made.
+async fn patience(shared: &Shared, bytes: u64, leaves_own: bool) {
     if let Some(wait) = shared.hedge.wait(bytes) {
-        shared.runtime.sleep(wait).await;
+        shared.runtime.sleep(if leaves_own { wait.saturating_mul(LONGER).max(LONG_MIN) } else { wait }).await;
         if shared.hedge.spend() {
             return;
         }
@@ -262,11 +273,16 @@ async fn from_or_report(
     })
 }
 
-/// A node is about to be asked. Its share is computed over all nodes that could have been asked.
+/// A node is about to be asked. Its share is computed over all nodes that could have been asked: not over those that
+/// serve another dataset, unless there is no other one.
 fn on_asked(shared: &Shared, wanted: &Wanted, node: u64) -> Vec<u64> {
     let members = wanted.record.members.iter().map(|member| member.node);
+    let foreign = shared.nodes.foreign_to(wanted.dataset, members.clone());
     let serves = |node: &u64| !shared.awake_for(NodeId::new(*node)).is_asleep() && !shared.nodes.is_lost(*node);
-    let could: Vec<u64> = members.filter(serves).collect();
+    let mut could: Vec<u64> = members.filter(serves).collect();
+    if !foreign.contains(&node) {
+        could.retain(|node| !foreign.contains(node));
+    }
     shared.balance.lock().count(could.iter().copied(), node);
     could
 }
@@ -274,15 +290,19 @@ fn on_asked(shared: &Shared, wanted: &Wanted, node: u64) -> Vec<u64> {
 /// A node has answered.
 fn on_read(shared: &Shared, wanted: &Wanted, node: u64) {
     shared.extras.on_read(wanted.record.metablock_id());
+    if let Some(dataset) = wanted.dataset {
+        shared.dataset_reads.on_read(dataset, wanted.len);
+    }
     shared.metrics.extra_reads.add(u64::from(wanted.record.extra.iter().any(|extra| extra.node == node)));
 }
 
-/// Members that are awake, in the order in which a rule has them asked.
-pub(crate) fn order(shared: &Shared, rule: ReadRule, record: &pb::Metablock, len: u64) -> Order<usize> {
+/// Members that are awake, in the order in which a read's rule has them asked.
+pub(crate) fn order(shared: &Shared, wanted: &Wanted) -> Order<usize> {
+    let (record, len) = (&wanted.record, wanted.len);
     let balance = {
-        let plan = shared.plan_in_force();
+        let (plan, allotment) = (shared.plan_in_force(), shared.nodes.allotment());
         let mut balance = shared.balance.lock();
-        balance.on_plan(plan);
+        balance.on_serving(plan, allotment);
         record.members.iter().map(|member| balance.below(member.node)).collect::<Vec<_>>()
     };
     let queues: Vec<f64> = {
@@ -296,17 +316,19 @@ pub(crate) fn order(shared: &Shared, rule: ReadRule, record: &pb::Metablock, len
         record.members.iter().map(of).collect()
     };
     let slow = shared.nodes.gray_of(record.members.iter().map(|member| member.node));
+    let foreign = shared.nodes.foreign_to(wanted.dataset, record.members.iter().map(|member| member.node));
     let candidates = record.members.iter().enumerate().map(|(place, member)| Candidate {
         node: place,
         awake: shared.awake_for(member.node_id()),
         distance: shared.nodes.distance(&shared.options.host, member.node),
         is_dead: shared.nodes.is_lost(member.node),
         is_slow: slow == Some(member.node),
+        is_foreign: foreign.contains(&member.node),
         queue: queues[place],
         below: balance[place],
         draw: shared.runtime.random_u64(),
     });
-    ebb_power::read::order(rule, candidates.collect(), NEED_MS)
+    ebb_power::read::order(wanted.rule, candidates.collect(), NEED_MS)
 }
 
 /// What a member says to a read.
@@ -382,10 +404,11 @@ fn check_reply(shared: &Shared, wanted: &Wanted, node: u64, reply: Response<pb::
     verdict.map(|()| reply.payload)
 }
 
-/// Reads a range by a map that the caller has, block by block; holes are zero.
+/// Reads a range by a map that the caller has, block by block; holes are zero. `dataset`: the file's, if it is known.
 pub(crate) async fn by_map(
     shared: &Arc<Shared>,
     record: Option<&pb::Metablock>,
+    dataset: Option<DatasetId>,
     offset: u64,
     len: u64,
 ) -> Result<Bytes> {
@@ -399,8 +422,9 @@ pub(crate) async fn by_map(
         offset: start,
         len: end - start,
         lease: None,
-        // A map does not tell of its file's dataset.
+        // A map does not tell of the rule of its file's dataset.
         rule: ReadRule::default(),
+        dataset,
     };
     let mut attempt = ATTEMPT;
     let mut hopeless = Hopeless::default();

@@ -39,6 +39,11 @@ impl Line {
         self.asking.pop_front()
     }
 
+    /// The place of the member that would be asked next.
+    pub fn peek(&self) -> Option<usize> {
+        self.asking.front().map(|asking| asking.place)
+    }
+
     /// A member has refused the read because too much waits there. It is asked again, without a limit: next, or after
     /// its rival, as `choose` says of the latter.
     pub fn on_refused(&mut self, place: usize, choose: impl FnOnce(usize, f64) -> AfterRefusal) {

@@ -88,6 +88,7 @@ impl Shared {
             served,
             rest,
             reads: self.extras.take_reads(),
+            dataset_reads: self.dataset_reads.take_counts(),
             working: self.recalls.lock().keys().map(|inode| inode.raw()).collect(),
             position: self.session.position(),
             slow,

@@ -7,7 +7,7 @@ use ebb_types::{ErrorKind, HostName, InodeId};
 use ebb_wire::pb;
 
 use super::harness::{BLOCK, Blocks, Heard, METABLOCK, create, pattern, read_all, root, run, run_with};
-use crate::{Access, Allocate, Created, IfLocked, Lock, LockKind, LockSort, NewFile, Seek, SetAttr, SetTime};
+use crate::{Access, Allocate, Created, IfLocked, KnownMap, Lock, LockKind, LockSort, NewFile, Seek, SetAttr, SetTime};
 
 #[test]
 fn written_bytes_are_read_by_the_writer_and_by_others() {
@@ -451,6 +451,10 @@ fn little_memory_makes_writers_wait_and_not_fail() {
     });
 }
 
+fn known_map(metablocks: &[pb::Metablock]) -> KnownMap<'_> {
+    KnownMap { metablocks, metablock_size: METABLOCK, file_size: 600_000, dataset: None }
+}
+
 #[test]
 fn a_split_is_read_by_its_map_and_an_old_map_is_reported() {
     run(17, 3, |cluster| async move {
@@ -468,12 +472,12 @@ fn a_split_is_read_by_its_map_and_an_old_map_is_reported() {
         let locations = client.locations(inode).await.unwrap();
         assert!(locations.iter().all(|location| location.hosts[0] == HostName::new("h2")), "{locations:?}");
         let mut map: Vec<_> = locations.into_iter().map(|location| location.metablock).collect();
-        let read = client.read_by_map(&map, METABLOCK, 600_000, 100_001, 800_000).await.unwrap();
+        let read = client.read_by_map(known_map(&map), 100_001, 800_000).await.unwrap();
         assert!(read == data[100_001..]);
         for record in &mut map {
             record.version = Some(pb::Version { epoch: 1 << 60, seq: 1 });
         }
-        let kind = client.read_by_map(&map, METABLOCK, 600_000, 0, 10).await.unwrap_err().kind();
+        let kind = client.read_by_map(known_map(&map), 0, 10).await.unwrap_err().kind();
         assert_eq!(kind, ErrorKind::StaleVersion);
     });
 }

@@ -8,7 +8,7 @@ use ebb_wire::pb::meta_op;
 
 use super::create::new_directory;
 use crate::dataset::{
-    check_extra_share, check_log_copies, check_min_copies, check_prefetch, check_read_rule, check_replicas,
+    check_extra_share, check_log_copies, check_min_copies, check_prefetch, check_read_rule, check_replicas, check_share,
 };
 use crate::dir;
 use crate::machine::{Call, Machine, take_id};
@@ -86,6 +86,11 @@ impl Machine {
         check_min_copies(&settings)?;
         settings.log_copies = op.log_copies.unwrap_or(settings.log_copies);
         check_log_copies(settings.log_copies)?;
+        settings.share = op.share.unwrap_or(settings.share);
+        // Without a share there is nothing that a priority could order.
+        let kept = if settings.share == 0 { 0 } else { settings.priority };
+        settings.priority = op.priority.unwrap_or(kept);
+        check_share(&settings)?;
         settings.trash_seconds = op.trash_seconds.unwrap_or(settings.trash_seconds);
         if settings.trash_seconds > 0 && op.trash_seconds.is_some() {
             self.make_trash(call, root)?;

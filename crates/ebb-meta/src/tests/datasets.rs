@@ -179,6 +179,26 @@ fn logs_for_sleepers_are_two_at_least() {
 }
 
 #[test]
+fn a_priority_goes_with_a_share() {
+    let mut world = World::new();
+    assert_eq!(make(&mut world, pb::Dataset { priority: 1, ..dataset("/d") }).unwrap_err(), E::Invalid);
+    assert_eq!(make(&mut world, pb::Dataset { share: 1001, ..dataset("/d") }).unwrap_err(), E::Invalid);
+    let made = make(&mut world, pb::Dataset { share: 3, priority: 2, ..dataset("/d") }).unwrap();
+    assert_eq!((made.share, made.priority), (3, 2));
+    let set = |share, priority| meta_op::SetDataset { dataset: made.id, share, priority, ..Default::default() };
+    let mut after = |share, priority| {
+        let dataset = world.run(Op::SetDataset(set(share, priority)))?.dataset.unwrap();
+        Ok((dataset.share, dataset.priority))
+    };
+    assert_eq!(after(Some(5), None), Ok((5, 2)));
+    assert_eq!(after(None, Some(1)), Ok((5, 1)));
+    assert_eq!(after(Some(0), None), Ok((0, 0)), "nothing is left for it to order");
+    assert_eq!(after(None, Some(1)), Err(E::Invalid));
+    assert_eq!(after(Some(1), Some(1_001)), Err(E::Invalid));
+    assert_eq!(after(Some(1), None), Ok((1, 0)));
+}
+
+#[test]
 fn committed_bytes_are_counted_for_the_dataset() {
     let mut world = World::new();
     let made = make(&mut world, pb::Dataset { metablock_size: MIB, block_size: 64 << 10, ..dataset("/d") }).unwrap();

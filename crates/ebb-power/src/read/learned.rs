@@ -15,7 +15,7 @@ use super::desired_hit_ratio;
 pub struct LearnedBalance<K> {
     nodes: BTreeMap<K, Hits>,
     reads: u64,
-    plan: u64,
+    serving: (u64, u64),
 }
 
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -29,16 +29,16 @@ const MEMORY: u64 = 1 << 12;
 
 impl<K> Default for LearnedBalance<K> {
     fn default() -> Self {
-        Self { nodes: BTreeMap::new(), reads: 0, plan: 0 }
+        Self { nodes: BTreeMap::new(), reads: 0, serving: (0, 0) }
     }
 }
 
 impl<K: Ord + Copy> LearnedBalance<K> {
-    /// Sets the version of the power plan in force. Another version resets the counts, because other nodes served
-    /// before.
-    pub fn on_plan(&mut self, version: u64) {
-        if self.plan != version {
-            *self = Self { plan: version, ..Self::default() };
+    /// Sets the versions of the power plan in force and of the allotment ([`crate::allot`]). Another version resets the
+    /// counts, because other nodes served before.
+    pub fn on_serving(&mut self, plan: u64, allotment: u64) {
+        if self.serving != (plan, allotment) {
+            *self = Self { serving: (plan, allotment), ..Self::default() };
         }
     }
 
@@ -143,10 +143,13 @@ mod tests {
         }
         assert!(served.iter().all(|reads| reads.abs_diff(150) <= 9), "{served:?}");
         let before = balance.clone();
-        balance.on_plan(0);
+        balance.on_serving(0, 0);
         assert_eq!(balance, before);
-        balance.on_plan(2);
-        assert_eq!(balance, LearnedBalance { plan: 2, ..LearnedBalance::default() });
+        balance.on_serving(2, 0);
+        assert_eq!(balance, LearnedBalance { serving: (2, 0), ..LearnedBalance::default() });
+        balance.count([1, 2], 1);
+        balance.on_serving(2, 1);
+        assert_eq!(balance.reads, 0, "another allotment");
     }
 
     #[test]

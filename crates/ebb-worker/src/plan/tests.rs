@@ -22,7 +22,7 @@ fn file(inode: u64, size: u64, metablock_size: u64, members: &[u64]) -> FoundFil
             ..Default::default()
         })
         .collect();
-    FoundFile { inode, size, block_size: 1 << 20, metablock_size, metablocks }
+    FoundFile { inode, size, block_size: 1 << 20, metablock_size, dataset: 1, metablocks }
 }
 
 fn place_all(planner: &mut Planner, files: &[FoundFile]) -> Vec<Batch> {
@@ -189,4 +189,31 @@ proptest! {
             prop_assert_eq!(at, file.size);
         }
     }
+}
+
+/// Goal: work goes to the nodes of its dataset. Method: of two datasets on the same members, each has a node of its own.
+#[test]
+fn work_goes_to_nodes_that_serve_its_dataset() {
+    let serving = |one, other| {
+        let mut nodes = nodes(3);
+        (nodes[0].serves, nodes[1].serves) = (one, other);
+        nodes
+    };
+    let of = |dataset, members: &[u64]| FoundFile { dataset, ..file(9, 1 << 20, 1 << 20, members) };
+    let mut planner = Planner::new(Locality::Located, BatchLimits::default(), &workers(3), &serving(Some(1), Some(2)));
+    let holders = |planner: &Planner, file: &FoundFile| planner.splits(file)[0].holders.clone();
+    assert_eq!(holders(&planner, &of(1, &[1, 2])), [0]);
+    assert_eq!(holders(&planner, &of(2, &[1, 2])), [1]);
+    assert_eq!(holders(&planner, &of(3, &[1, 2])), [0, 1], "a dataset without nodes of its own shares all of them");
+    assert_eq!(holders(&planner, &of(1, &[1, 2, 3])), [0, 2], "one that serves all datasets serves it as well");
+    assert_eq!(holders(&planner, &of(1, &[2])), [1], "there is no other one");
+    let mut waiting = planner.splits(&of(1, &[1, 2])).remove(0);
+    assert!(!planner.set_serving(&serving(Some(1), Some(2))));
+    assert!(planner.set_serving(&serving(Some(2), Some(1))));
+    assert!(!planner.renew_holders(&mut waiting, 0));
+    assert_eq!(waiting.holders, [1]);
+    assert!(planner.renew_holders(&mut waiting, 1));
+    let blind = Planner { locality: Locality::Blind, ..planner.clone() };
+    let mut without_map = blind.splits(&of(1, &[1, 2])).remove(0);
+    assert!(blind.renew_holders(&mut without_map, 0), "it looks the file up by itself");
 }

@@ -41,6 +41,9 @@ pub async fn show(context: &Context, cluster: &ClusterDir, client: &ebb_client::
         counted(lies.spread as u64, "node"),
         counted(lies.min_active as u64, "node")
     ));
+    if let Some(line) = sharing_line(&lies) {
+        context.output.say(&line);
+    }
     context.output.table(&chain_table(&lies, has_chain));
     if lies.elsewhere > 0 {
         context.output.say(&format!("{} outside the chain", counted(lies.elsewhere, "copy")));
@@ -66,11 +69,22 @@ fn merged(mut settings: serde_json::Value, lies: &pb::DescribeDatasetReply) -> s
         "target": lies.target, "actual": lies.actual, "elsewhere": lies.elsewhere,
         "away": away_json(&lies.away), "guests": lies.guests,
         "extra_copies": lies.extra_copies, "extra_bytes": lies.extra_bytes,
+        "live": lies.live, "sharing": lies.sharing,
+        "serving": lies.serving.iter().map(|node| NodeId::new(*node).to_string()).collect::<Vec<_>>(),
     });
     if let (Some(all), serde_json::Value::Object(more)) = (settings.as_object_mut(), more) {
         all.extend(more);
     }
     settings
+}
+
+/// The nodes that serve it alone, and why; none while it is not read.
+fn sharing_line(lies: &pb::DescribeDatasetReply) -> Option<String> {
+    match (lies.live, lies.sharing.as_str()) {
+        (false, _) => None,
+        (true, "") => Some("it is read, from all nodes".to_owned()),
+        (true, sharing) => Some(format!("it is read, and has nodes of its own: {sharing}")),
+    }
 }
 
 /// One line for each node, in the order of the chain.

@@ -8,7 +8,7 @@ use ebb_cli::directory::ClusterDir;
 use ebb_cli::output::Table;
 use ebb_cli::path::EbbPath;
 use ebb_client::BlinkState;
-use ebb_types::{FileKind, Geometry, NodeId, Result, bail};
+use ebb_types::{DatasetId, FileKind, Geometry, NodeId, Result, bail};
 use ebb_wire::pb;
 use ebb_wire::pb::explain_copies::What;
 use serde_json::{Map, Value, json};
@@ -23,8 +23,31 @@ async fn explained(cluster: &ClusterDir, inode: u64) -> Result<BTreeMap<u64, (&'
     Ok(sets.collect())
 }
 
-/// A copy's node: what it does now, for how long it serves, and when it serves. So a scheduler knows what can end.
-fn node_json(node: u64, host: &str, power: &BlinkState) -> Map<String, Value> {
+/// The dataset that each node serves alone, seen from one of them.
+struct Serving {
+    own: u64,
+    by_node: BTreeMap<u64, u64>,
+}
+
+impl Serving {
+    /// `own`: the file's dataset.
+    fn new(own: DatasetId, nodes: &[pb::Node]) -> Self {
+        let by_node = nodes.iter().filter_map(|node| Some((node.id, node.serves?))).collect();
+        Self { own: own.raw(), by_node }
+    }
+
+    fn word(&self, node: u64) -> &'static str {
+        match self.by_node.get(&node) {
+            None => "all",
+            Some(dataset) if *dataset == self.own => "this",
+            Some(_) => "other",
+        }
+    }
+}
+
+/// A copy's node: what it does now, for how long it serves, and when it serves. So a scheduler knows what can end. Also
+/// which datasets it serves, so that a scheduler sends no work to a node of another dataset.
+fn node_json(node: u64, host: &str, power: &BlinkState, serving: &Serving) -> Map<String, Value> {
     let seconds = |time: Option<Duration>| json!(time.map(|time| time.as_secs_f64()));
     let mut shown = Map::new();
     shown.insert("node".to_owned(), json!(format!("n{node}")));
@@ -32,6 +55,7 @@ fn node_json(node: u64, host: &str, power: &BlinkState) -> Map<String, Value> {
     shown.insert("power".to_owned(), json!(power.to_string()));
     shown.insert("awake_for_s".to_owned(), seconds(power.awake_left));
     shown.insert("wakes_in_s".to_owned(), seconds(power.wakes_in));
+    shown.insert("serves".to_owned(), json!(serving.word(node)));
     shown
 }
 
@@ -43,6 +67,7 @@ impl Session {
         }
         let Geometry { block_size, metablock_size } = attr.storage.geometry;
         let blocks = self.client.file_info(attr.inode).await?;
+        let serving = Serving::new(attr.storage.dataset, &self.client.nodes());
         let files = admin::master(cluster)?.call(&pb::Locate { inode: attr.inode.raw() }, admin::ASK).await?.replicas;
         let reasons = if why { explained(cluster, attr.inode.raw()).await? } else { BTreeMap::new() };
         let files: BTreeMap<(u64, u64), pb::LocatedReplica> =
@@ -59,7 +84,7 @@ impl Session {
                 // A replica whose node does not answer has a place all the same; its file is not known now.
                 let place = files.get(&(metablock.id, member.volume)).filter(|place| !place.file.is_empty());
                 let file = place.map(|place| place.file.clone());
-                let mut replica = node_json(member.node, host.as_str(), power);
+                let mut replica = node_json(member.node, host.as_str(), power, &serving);
                 replica.insert("volume".to_owned(), json!(format!("v{}", member.volume)));
                 replica.insert("file".to_owned(), json!(file));
                 replica.insert("file_offset".to_owned(), json!(place.map(|place| place.file_offset)));
@@ -92,7 +117,7 @@ impl Session {
             let extra = metablock.extra.iter().map(|extra| {
                 let file = files.get(&(metablock.id, extra.volume)).map(|place| place.file.clone());
                 let (host, power) = (self.client.host_of(extra.node), self.client.blink_state(NodeId::new(extra.node)));
-                let mut shown = node_json(extra.node, host.as_str(), &power);
+                let mut shown = node_json(extra.node, host.as_str(), &power, &serving);
                 shown.insert("volume".to_owned(), json!(format!("v{}", extra.volume)));
                 shown.insert("file".to_owned(), json!(file));
                 shown

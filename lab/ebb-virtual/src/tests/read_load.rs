@@ -56,16 +56,6 @@ async fn fill(client: &Client) -> Vec<InodeId> {
     files
 }
 
-/// Bytes that each block server has sent, by the number of its host.
-async fn sent(world: &World, cluster: &PowerCluster) -> Vec<u64> {
-    let mut sent = Vec::new();
-    for number in 1..=NODES {
-        let address = format!("{}:7100", world.process(&format!("h{number}")).ip());
-        sent.push(cluster.ask(&address, &pb::Counters {}).await.unwrap().network_sent_bytes);
-    }
-    sent
-}
-
 /// Blocks that each node served when all clients read at random. One disk may be slower by so many times.
 fn served(seed: u64, slow: Option<(usize, f64)>) -> (Vec<f64>, u64, Duration) {
     World::run(seed, options(), |world| async move {
@@ -86,7 +76,7 @@ fn served(seed: u64, slow: Option<(usize, f64)>) -> (Vec<f64>, u64, Duration) {
         if let Some((node, times)) = slow {
             world.process(&format!("h{}", node + 1)).slow_disk(times);
         }
-        let (before, began) = (sent(&world, &cluster).await, world.now());
+        let (before, began) = (cluster.sent_bytes().await.unwrap(), world.now());
         let mut tasks = Vec::new();
         for (number, (client, handles)) in readers.iter().enumerate() {
             for _ in 0..STREAMS {
@@ -104,7 +94,7 @@ fn served(seed: u64, slow: Option<(usize, f64)>) -> (Vec<f64>, u64, Duration) {
             task.join().await.unwrap();
         }
         let took = world.now() - began;
-        let after = sent(&world, &cluster).await;
+        let after = cluster.sent_bytes().await.unwrap();
         let served = before.iter().zip(&after).map(|(before, after)| (after - before) as f64 / BLOCK as f64).collect();
         (served, readers.iter().map(|(client, _)| client.metrics().refused_reads).sum(), took)
     })
