@@ -162,7 +162,12 @@ impl Shared {
 
     /// The state of a file. It is made if there is none.
     pub fn inode(&self, id: InodeId) -> Arc<Inode> {
-        let inode = self.table.lock().entry(id).or_insert_with(|| Arc::new(Inode::new(id, self.options.sizes.write_max))).clone();
+        let inode = self
+            .table
+            .lock()
+            .entry(id)
+            .or_insert_with(|| Arc::new(Inode::new(id, self.options.sizes.write_max)))
+            .clone();
         self.touch(&inode);
         inode
     }

@@ -203,7 +203,10 @@ impl HandoffLog {
         let range = (convert::version(message.after), convert::version(message.upto));
         let state = self.state.lock();
         let bytes = usize::try_from(message.page_bytes).unwrap_or(usize::MAX).min(PAGE_BYTES);
-        page(state.book.between(InodeId::new(message.inode), MetablockId::new(message.metablock), range).cloned(), bytes)
+        page(
+            state.book.between(InodeId::new(message.inode), MetablockId::new(message.metablock), range).cloned(),
+            bytes,
+        )
     }
 
     /// Promises durably to refuse writes of the file below `epoch`. Returns all logged writes of the file, by metablock

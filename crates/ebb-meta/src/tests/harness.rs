@@ -67,7 +67,10 @@ impl World {
             refusal: None,
             checked: true,
         };
-        world.apply(Change::InitCluster(pb::InitCluster { cluster: 7, default_replicas: 2, extra_share_percent: 0 })).reply.unwrap();
+        world
+            .apply(Change::InitCluster(pb::InitCluster { cluster: 7, default_replicas: 2, extra_share_percent: 0 }))
+            .reply
+            .unwrap();
         world.session = world.open_session();
         world
     }

@@ -84,7 +84,9 @@ fn space_is_summed_over_volumes() {
 #[test]
 fn a_cluster_is_named_once() {
     let mut world = World::new();
-    let init = |cluster, default_replicas| Change::InitCluster(pb::InitCluster { cluster, default_replicas, extra_share_percent: 0 });
+    let init = |cluster, default_replicas| {
+        Change::InitCluster(pb::InitCluster { cluster, default_replicas, extra_share_percent: 0 })
+    };
     assert_eq!(world.machine.cluster(), Some(ClusterId::new(7)));
     world.apply(init(7, 3)).reply.unwrap();
     assert_eq!(world.attr(ROOT).replicas, 2, "naming it again changes nothing");

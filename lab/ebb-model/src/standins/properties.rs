@@ -117,13 +117,16 @@ pub fn reached() -> Vec<Property<Standins>> {
             let [one, two] = [0, 1].map(|place| writes(&state.nodes[place].log.entries));
             one.0 & !two.0 != 0 && two.0 & !one.0 != 0 && logged_only(state) & (one.0 | two.0) == one.0 | two.0
         }),
-        Property::sometimes("two calls to logs are under way, and the later one waits", |_: &Standins, state: &State| {
-            let waits = |holder: &Holder| {
-                let later = holder.attempts.get(1).map(|attempt| &attempt.append);
-                later.is_some_and(|later| !state.always_on.is_behind(later, later.after))
-            };
-            state.holders.iter().any(waits)
-        }),
+        Property::sometimes(
+            "two calls to logs are under way, and the later one waits",
+            |_: &Standins, state: &State| {
+                let waits = |holder: &Holder| {
+                    let later = holder.attempts.get(1).map(|attempt| &attempt.append);
+                    later.is_some_and(|later| !state.always_on.is_behind(later, later.after))
+                };
+                state.holders.iter().any(waits)
+            },
+        ),
         Property::sometimes("a recovery brings members what was only logged", |_: &Standins, state: &State| {
             state.is_at_rest() && state.history.replayed
         }),

@@ -72,7 +72,11 @@ fn the_log_feeds_members_that_slept() {
             write_all(&world, &client).await;
             assert_contents(&cluster).await;
             let all = (BYTES * usize::from(FILES)) as f64;
-            (client.metrics().fed_writes, client.metrics().logged_writes, counters.read().network_sent_bytes as f64 / all)
+            (
+                client.metrics().fed_writes,
+                client.metrics().logged_writes,
+                counters.read().network_sent_bytes as f64 / all,
+            )
         })
     };
     let ((fed, logged, times), (fed_before, logged_before, times_before)) = (sent(None), sent(Some(usize::MAX)));
