@@ -24,7 +24,7 @@ pub(super) fn places(count: u32, replicas: u32, first: u32) -> Vec<usize> {
 }
 
 /// Few places that hold a living copy of every block that has one: a row of neighbours without the ones that are not
-/// needed. Of all rows the one of which the fewest places stay, and of several such rows the first.
+/// needed. Of all rows the one of which the fewest places stay, then the shortest, then the first.
 ///
 /// With a node dead here and there, the shortest row is not always the one of which the fewest stay.
 pub(super) fn cover(
@@ -34,8 +34,10 @@ pub(super) fn cover(
 ) -> BTreeSet<usize> {
     let living = |places: &Vec<usize>| places.iter().copied().filter(|place| is_alive(*place)).collect::<Vec<_>>();
     let blocks: BTreeSet<Vec<usize>> = spacings.iter().map(living).filter(|places| !places.is_empty()).collect();
-    let needed = |first: usize| Some(without_spare(row(count, &blocks, first)?, &blocks));
-    (0..count).filter_map(needed).min_by_key(Vec::len).into_iter().flatten().collect()
+    let rows = (0..count).filter_map(|first| row(count, &blocks, first));
+    let trimmed = rows.map(|row| (row.len(), without_spare(row, &blocks)));
+    let best = trimmed.min_by_key(|(length, needed)| (needed.len(), *length));
+    best.map_or_else(BTreeSet::new, |(_, needed)| needed.into_iter().collect())
 }
 
 /// The shortest row of neighbours from `first` on that has one of each of these sets of places; its places that are in
