@@ -36,6 +36,8 @@ pub(crate) enum Meeting {
     Off,
 }
 
+/// A node woke lately if it did within this part of an interval, one in so many.
+const LATELY_PART: u64 = 10;
 /// Wakes that are waited for in one attempt: a plan may change while a reader waits.
 const WAKES_MAX: u32 = 4;
 /// A longer wait is judged anew after this: the clock that it was reckoned by may have been put right.
@@ -75,6 +77,14 @@ impl Shared {
     /// How long a node still serves.
     pub fn awake_for(&self, node: NodeId) -> Awake {
         self.plans.lock().awake_for(node, self.wall_ms())
+    }
+
+    /// Whether a node woke lately. Then its disk and its port may be busy with what it missed.
+    pub fn woke_lately(&self, node: u64) -> bool {
+        let (node, now_ms, plans) = (NodeId::new(node), self.wall_ms(), self.plans.lock());
+        let Some(interval_ms) = plans.at(now_ms).map(|plan| plan.interval_ms) else { return false };
+        let lately_ms = interval_ms / LATELY_PART;
+        plans.serves_ms(node, now_ms.saturating_sub(lately_ms), now_ms) < lately_ms
     }
 
     /// How long until a node serves: zero if it does, none if no plan wakes it.

@@ -41,6 +41,7 @@ use crate::types::{CacheGuard, CacheListener};
 use crate::waits::Waiting;
 use crate::write::budget::Budget;
 use crate::write::committer::Queue;
+use crate::write::feed::Feeds;
 
 /// The client behind [`crate::Client`].
 pub(crate) struct Shared {
@@ -89,6 +90,7 @@ pub(crate) struct Shared {
     pub proxies: Mutex<Vec<pb::ProxyAddress>>,
     /// Places for operations on shared files that are under way.
     pub in_flight: Semaphore,
+    pub feeds: Feeds,
     /// Held while a write is admitted to wait for sleeping members, and is then inserted: one write at a time.
     pub admitting: tokio::sync::Mutex<()>,
     /// Held by the task that gives room back: one at a time.
@@ -143,6 +145,7 @@ impl Shared {
             relays: Requests::default(),
             proxies: Mutex::default(),
             in_flight: Semaphore::new(IN_FLIGHT_MAX),
+            feeds: Feeds::new(),
             admitting: tokio::sync::Mutex::default(),
             returning_room: tokio::sync::Mutex::default(),
             closing: AtomicBool::new(false),

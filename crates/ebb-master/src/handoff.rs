@@ -23,6 +23,8 @@ use crate::work::{ReplicaKey, replica_key};
 
 /// Directory in the master's data directory. The name is that of an earlier release, because disks keep it.
 const DIR: &str = "offload";
+/// How long a member's request waits for others.
+const FEED_WAIT: Duration = Duration::from_secs(1);
 /// Interval of the search for writes that are no longer needed.
 const LOOK: Duration = Duration::from_secs(10);
 
@@ -49,13 +51,15 @@ pub(crate) async fn append(shared: &Shared, message: pb::LogWrites, payload: Byt
 
 /// Answers `ReadLogged`.
 ///
-/// Errors: `Overloaded` if as much is on its way to members as may be; the holder then sends the writes.
-pub(crate) fn feed(shared: &Shared, message: &pb::ReadLogged) -> Result<Answer> {
+/// Errors: `Overloaded` if so much is on its way to members that this has no place for long; the holder then sends the
+/// writes.
+pub(crate) async fn feed(shared: &Shared, message: &pb::ReadLogged) -> Result<Answer> {
     let (reply, payload) = shared.handoff.between(message);
     let bytes: usize = payload.iter().map(Bytes::len).sum();
     // One page may be longer than all of them together.
     let permits = u32::try_from(bytes).unwrap_or(u32::MAX).min(shared.options.feed_bytes_max);
-    let Ok(place) = Arc::clone(&shared.feeds).try_acquire_many_owned(permits) else {
+    let place = async { Ok(Arc::clone(&shared.feeds).acquire_many_owned(permits).await.expect("it is never closed")) };
+    let Ok(place) = shared.runtime.timeout(FEED_WAIT, "a place to feed a member", place).await else {
         bail!(Overloaded, "{} bytes of the handoff log are on their way to members", shared.options.feed_bytes_max);
     };
     let payload = if payload.is_empty() { Payload::Empty } else { Payload::Buffers(payload) };

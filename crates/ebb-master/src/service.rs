@@ -308,7 +308,7 @@ impl Front {
                 handoff::append(shared, request.decode()?, request.payload).await?;
                 Ok(Answer::new(&pb::LogWritesReply::default()))
             }
-            Method::ReadLogged => handoff::feed(shared, &request.decode()?),
+            Method::ReadLogged => handoff::feed(shared, &request.decode()?).await,
             Method::JudgeLogs => Ok(Answer::new(&handoff::judge_logs(shared, &request.decode()?))),
             Method::DescribePower => {
                 let deadline = request.deadline.saturating_sub(MARGIN);

@@ -43,6 +43,8 @@ pub struct VolumeOptions {
     pub segment_bytes: u64,
     /// Bytes in the journal after which a checkpoint begins; more if the index is longer (see `JOURNAL_BYTES_MAX`).
     pub checkpoint_bytes: u64,
+    /// Writes up to this size always go through the journal: one sync instead of two.
+    pub journaled_bytes_max: u64,
     /// Bytes received and not yet in their place; more make writers wait. At least the largest payload.
     pub unplaced_bytes_max: usize,
     /// How long a write waits for the ones before it.
@@ -69,6 +71,7 @@ impl VolumeOptions {
             node,
             segment_bytes: 4 << 20,
             checkpoint_bytes: 16 << 20,
+            journaled_bytes_max: 64 << 10,
             unplaced_bytes_max: 64 << 20,
             gap_wait: Duration::from_secs(2),
             open_files_max: 1024,

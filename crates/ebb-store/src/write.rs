@@ -20,9 +20,6 @@ use crate::record::{Head, Record};
 use crate::replica::{Live, Replica};
 use crate::volume::{Shared, Volume};
 
-/// Writes up to this size always go through the journal: one sync instead of two.
-const JOURNALED_MAX: u64 = 64 << 10;
-
 /// How long a write waits for memory before it is refused: less than clients wait for an answer (4 s), or they would take a
 /// node that is busy for one that is frozen.
 const MEMORY_WAIT: Duration = Duration::from_secs(3);
@@ -297,7 +294,7 @@ async fn forget_unknown(shared: &Shared, replica: &Arc<Replica>) {
 /// Applies a write that is next. The gate is held.
 async fn apply(shared: &Shared, replica: &Arc<Replica>, write: &Write) -> Result<()> {
     let change = &write.change;
-    if is_long(change) && replica.live.lock().is_being_placed() {
+    if is_long(shared, change) && replica.live.lock().is_being_placed() {
         // Synced records will be in place in a moment. Waiting for that is cheaper than writing the bytes twice.
         drop(shared.journal.lock().await);
     }
@@ -324,8 +321,8 @@ async fn apply(shared: &Shared, replica: &Arc<Replica>, write: &Write) -> Result
 }
 
 /// Whether it is worth a sync of the file to keep the bytes out of the journal.
-fn is_long(change: &Change) -> bool {
-    matches!(change, Change::Data { bytes, .. } if bytes.len() as u64 > JOURNALED_MAX)
+fn is_long(shared: &Shared, change: &Change) -> bool {
+    matches!(change, Change::Data { bytes, .. } if bytes.len() as u64 > shared.options.journaled_bytes_max)
 }
 
 /// Makes sure of room for a change, and takes its bytes to the file or into memory.
@@ -351,7 +348,7 @@ async fn bring(
 fn way(shared: &Shared, live: &Live, change: &Change) -> Way {
     let Change::Data { offset, bytes, .. } = change else { return Way::Journal };
     let len = bytes.len() as u64;
-    if is_long(change) && live.takes_direct(*offset, len) {
+    if is_long(shared, change) && live.takes_direct(*offset, len) {
         return Way::NewSpace;
     }
     match shared.runtime.has_bug(SeededBug::TornOverwrite) && live.overlay.is_empty() {

@@ -65,6 +65,7 @@ impl Machines {
             read_latency: self.disk_latency,
             sync_latency: self.sync_latency,
             bandwidth_bytes_per_sec: self.disk_bytes_per_sec / scale,
+            direct_bytes_min: DiskOptions::default().direct_bytes_min / scale,
             ..DiskOptions::default()
         };
         let segment_bytes_max = (WorldOptions::default().segment_bytes_max / scale as usize).max(SEGMENT_LEAST);

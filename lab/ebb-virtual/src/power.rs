@@ -283,6 +283,7 @@ impl PowerCluster {
             options.volume.segment_bytes = (options.volume.segment_bytes / scale).max(SEGMENT_LEAST);
             options.volume.checkpoint_bytes =
                 (options.volume.checkpoint_bytes / scale).max(4 * options.volume.segment_bytes);
+            options.volume.journaled_bytes_max /= scale;
             options.patrol.rate_bytes_per_sec = (options.patrol.rate_bytes_per_sec / scale).max(1);
         }
         runtime.clone().spawn("main", async move {

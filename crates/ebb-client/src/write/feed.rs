@@ -1,14 +1,50 @@
 //! A member that was asleep gets what it missed from the always-on node's log. This host then sends no byte again.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use ebb_runtime::Moment;
 use ebb_types::deadlines::WRITE_DEADLINE;
-use ebb_types::{Result, Version, err};
+use ebb_types::{Result, Version, bail, err};
 use ebb_wire::pb;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::write::drive::Target;
 use crate::write::members;
 use crate::write::outgoing::Outgoing;
+
+/// Members that get writes from the log for one client at a time. One port feeds them, so more would not be quicker.
+const FEEDS_AT_ONCE: usize = 2;
+/// A node that was not fed is sent everything for so long.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Members that get from the log what they missed.
+pub(crate) struct Feeds {
+    places: Semaphore,
+    /// Nodes that were not fed, and when the next attempt may be made.
+    paused: Mutex<BTreeMap<u64, Moment>>,
+}
+
+impl Feeds {
+    /// No member is fed.
+    pub fn new() -> Self {
+        Self { places: Semaphore::new(FEEDS_AT_ONCE), paused: Mutex::default() }
+    }
+
+    fn may_feed(&self, node: u64, now: Moment) -> bool {
+        self.paused.lock().get(&node).is_none_or(|until| *until <= now)
+    }
+
+    fn on_fed(&self, node: u64, is_fed: bool, now: Moment) {
+        let mut paused = self.paused.lock();
+        match is_fed {
+            true => paused.remove(&node),
+            false => paused.insert(node, now.after(PAUSE)),
+        };
+    }
+}
 
 /// What a member got: the last version, and the answer about it.
 pub(crate) type Fed = (Version, pb::MemberResult);
@@ -27,8 +63,11 @@ impl Target {
         let mut fed: Option<Fed> = None;
         while let Some(count) = self.feedable(member, &writes) {
             let upto = writes[count - 1].version;
-            let answer = match self.ask_to_feed(peer, member, upto).await {
-                Ok(answer) if !answer.has_failed() => answer,
+            let answer = self.ask_to_feed(peer, member, upto).await;
+            let is_fed = answer.as_ref().is_ok_and(|answer| !answer.has_failed());
+            self.shared.feeds.on_fed(member.node, is_fed, self.shared.runtime.now());
+            let answer = match answer {
+                Ok(answer) if is_fed => answer,
                 Ok(answer) => {
                     tracing::debug!(node = member.node, failure = ?answer.failure, "a member is not fed by the log");
                     break;
@@ -58,7 +97,9 @@ impl Target {
     fn feedable(&self, member: &pb::Member, writes: &[Arc<Outgoing>]) -> Option<usize> {
         let sizes = &self.shared.options.sizes;
         // A proxy that holds the call for the member would have to hold the bytes, too.
-        if self.shared.is_out_of_step(member.node) {
+        if self.shared.is_out_of_step(member.node)
+            || !self.shared.feeds.may_feed(member.node, self.shared.runtime.now())
+        {
             return None;
         }
         let logged = self.with(|channel| channel.logged)?;
@@ -87,9 +128,25 @@ impl Target {
             upto: Some(upto.into()),
             page_bytes: self.shared.options.sizes.log_call_max as u64,
         };
+        let _place = self.place_to_feed(member.node).await?;
         let hop = self.shared.nodes.hop(member)?;
         let answer = members::ask(&self.shared, &hop, &message, Vec::new(), WRITE_DEADLINE).await?;
         let result = answer.message.results.into_iter().find(|result| result.node == member.node);
         result.ok_or_else(|| err!(Protocol, "n{} does not say how it was fed", member.node))
+    }
+
+    /// A place to feed a member that is awake. No place is held while a member sleeps.
+    async fn place_to_feed(&self, node: u64) -> Result<SemaphorePermit<'_>> {
+        loop {
+            self.shared.awake(node).await?;
+            let place = self.shared.feeds.places.acquire().await.expect("it is never closed");
+            // Others may have waited for this place, and failed.
+            if !self.shared.feeds.may_feed(node, self.shared.runtime.now()) {
+                bail!(Unavailable, "n{node} was not fed a moment ago");
+            }
+            if self.shared.wakes_in(node) == Some(Duration::ZERO) {
+                return Ok(place);
+            }
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ebb_types::ErrorKind;
 
 use crate::SeededBug;
+use crate::disk::DIRECT_MIN;
 use crate::net::UNACKNOWLEDGED_MAX;
 
 /// How a world behaves.
@@ -140,6 +141,9 @@ pub struct DiskOptions {
     pub jitter_ratio: f64,
     /// Between disk and memory.
     pub bandwidth_bytes_per_sec: u64,
+    /// An aligned write of at least so many bytes goes around the page cache: its bytes flow at once, and not with the
+    /// next sync.
+    pub direct_bytes_min: u64,
     /// Size in bytes.
     pub capacity_bytes: u64,
 }
@@ -154,6 +158,7 @@ impl Default for DiskOptions {
             name_latency: Duration::from_micros(20),
             jitter_ratio: 0.5,
             bandwidth_bytes_per_sec: 1_000_000_000,
+            direct_bytes_min: DIRECT_MIN as u64,
             capacity_bytes: 1 << 40,
         }
     }

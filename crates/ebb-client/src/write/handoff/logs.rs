@@ -104,7 +104,8 @@ impl Shared {
         }
     }
 
-    /// So many nodes, first those that are awake. Files are spread over them. Where there are fewer, each has a log.
+    /// So many nodes, first those that are awake, and of these the ones that did not wake lately. Files are spread over
+    /// them. Where there are fewer, each has a log.
     fn logs_for(&self, inode: u64, count: usize, tried: &Tried) -> Vec<(Duration, pb::Node)> {
         let mut nodes: Vec<(Duration, pb::Node)> = self
             .nodes
@@ -118,7 +119,8 @@ impl Shared {
             })
             .filter_map(|node| Some((self.wakes_in(node.id)?, node)))
             .collect();
-        nodes.sort_by_key(|(wait, node)| (*wait, self.nodes.is_late(node.id), ebb_layout::hash(&[inode, node.id])));
+        let order = |node: u64| (self.nodes.is_late(node), self.woke_lately(node), ebb_layout::hash(&[inode, node]));
+        nodes.sort_by_key(|(wait, node)| (*wait, order(node.id)));
         nodes.truncate(count);
         nodes
     }

@@ -10,7 +10,7 @@ use super::inode::{Change, Inode};
 use super::names::InodeNumber;
 use super::{Need, State, VirtualDisk, gone, prefix};
 use crate::backend::Work;
-use crate::disk::FileBackend;
+use crate::disk::{ALIGNMENT, FileBackend};
 
 /// An open file.
 pub(super) struct VirtualFile {
@@ -59,7 +59,14 @@ impl VirtualFile {
         }
     }
 
-    /// A change by way of the page cache.
+    /// Whether the kernel takes a change to the disk at once. As in the real world, that needs length and alignment.
+    fn is_direct(&self, change: &Change) -> bool {
+        let least = self.disk.options().direct_bytes_min;
+        let is_aligned = |offset: u64, len: u64| (offset | len).is_multiple_of(ALIGNMENT as u64);
+        matches!(change, Change::Write { offset, .. } if change.weight() >= least && is_aligned(*offset, change.weight()))
+    }
+
+    /// A change, by way of the page cache unless it is direct.
     fn change(&self, kind: &'static str, change: Change) -> Work<'_, Result<()>> {
         let (offset, len) = change.range();
         if let Err(error) = self.check_range(offset, len) {
@@ -71,8 +78,9 @@ impl VirtualFile {
             );
         }
         let (file, path) = (self.file, self.path.clone());
-        let latency = self.disk.options().write_latency;
-        self.submit(kind, Need::Memory(latency), Some(change), move |disk, state, change| {
+        let (latency, is_direct) = (self.disk.options().write_latency, self.is_direct(&change));
+        let need = if is_direct { Need::Medium(latency, change.weight()) } else { Need::Memory(latency) };
+        self.submit(kind, need, Some(change), move |disk, state, change| {
             let change = change.expect("a change in flight stays until it has its effect");
             if state.is_drawn(state.faults.write_error) {
                 disk.fault("write_error", path.display().to_string());
@@ -88,6 +96,9 @@ impl VirtualFile {
                 None => change,
             };
             let result = state.change(file, change, &path);
+            if is_direct && result.is_ok() {
+                state.inode(file).mark_direct();
+            }
             if result.is_err() {
                 disk.fault("disk_full", path.display().to_string());
             }

@@ -42,8 +42,8 @@ impl Change {
         }
     }
 
-    /// Bytes that a sync has to move.
-    fn weight(&self) -> u64 {
+    /// Bytes that the disk has to take for it.
+    pub(super) fn weight(&self) -> u64 {
         match self {
             Self::Write { data, .. } => data.iter().map(|buffer| buffer.len() as u64).sum(),
             _ => 0,
@@ -78,6 +78,8 @@ pub(super) struct Inode {
     pub(super) durable: Content,
     /// With their numbers, which grow.
     pub(super) pending: Vec<(u64, Change)>,
+    /// Pending changes that went around the page cache, and their bytes: a sync need not move them any more.
+    direct: Vec<(u64, u64)>,
     pub(super) open_count: usize,
 }
 
@@ -88,9 +90,15 @@ impl Inode {
         self.pending.push((number, change));
     }
 
+    /// The last change went around the page cache. It is no more durable for that: the disk has a cache of its own.
+    pub(super) fn mark_direct(&mut self) {
+        self.direct.extend(self.pending.last().map(|(number, change)| (*number, change.weight())));
+    }
+
     /// Bytes that a sync now would move.
     pub(super) fn dirty_bytes(&self) -> u64 {
-        self.pending.iter().map(|(_, change)| change.weight()).sum()
+        let pending: u64 = self.pending.iter().map(|(_, change)| change.weight()).sum();
+        pending - self.direct.iter().map(|(_, bytes)| bytes).sum::<u64>()
     }
 
     /// Makes changes up to `number` durable.
@@ -99,6 +107,7 @@ impl Inode {
         for (_, change) in self.pending.drain(..count) {
             change.apply(&mut self.durable);
         }
+        self.direct.retain(|(direct, _)| *direct > number);
     }
 
     /// A sync that failed: each change it was to save is saved or never will be. Returns how many never will be.
@@ -112,12 +121,14 @@ impl Inode {
                 lost += 1;
             }
         }
+        self.direct.retain(|(direct, _)| *direct > number);
         lost
     }
 
     /// Power is lost: each unsynced change is lost, kept or, if it is a write, torn, independent of the others.
     pub(super) fn crash(&mut self, dice: &mut Dice) -> Toll {
         let mut toll = Toll::default();
+        self.direct.clear();
         for (_, change) in std::mem::take(&mut self.pending) {
             match dice.below(3) {
                 0 => {

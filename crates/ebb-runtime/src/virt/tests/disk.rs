@@ -233,6 +233,35 @@ fn flipped_bits_survive_and_show() {
     });
 }
 
+/// A long aligned write takes the disk's time at once, and a sync behind it has nothing to move. It is no more durable.
+#[test]
+fn long_aligned_writes_go_around_the_page_cache() {
+    let kept = (0..20).filter(|seed| {
+        World::run(*seed, WorldOptions::default(), |world| async move {
+            let process = world.process("h1");
+            let (disk, directory) = (process.runtime().disk(), with_directory(&process.runtime()).await);
+            let path = directory.join("f");
+            let file = disk.open(&path, OpenMode::Create).await.unwrap();
+            disk.sync_dir(directory).await.unwrap();
+            let mut took = Vec::new();
+            for (offset, len) in [(0, 8 << 20), (1, 8 << 20), (0, 128 << 10)] {
+                let start = world.now();
+                file.write_at(offset, filled(1, len)).await.unwrap();
+                let written = world.now();
+                file.sync_data().await.unwrap();
+                took.push(((written - start).as_micros() > 1_000, (world.now() - written).as_micros() > 1_000));
+            }
+            assert_eq!(took, [(true, false), (false, true), (false, false)]);
+            file.write_at(0, filled(2, 8 << 20)).await.unwrap();
+            process.crash();
+            let found = process.restart().disk().read(&path).await.unwrap();
+            found[..8 << 20].iter().all(|byte| *byte == 2)
+        })
+    });
+    let kept = kept.count();
+    assert!((1..20).contains(&kept), "{kept} of 20 unsynced writes were kept");
+}
+
 #[test]
 fn disks_take_time_and_slow_ones_take_more() {
     World::run(3, WorldOptions::default(), |world| async move {
