@@ -164,7 +164,7 @@ fn writes<'a>(section: &mut Section, powers: &[u32], of: &dyn Fn(Case) -> Option
             let case = Case { policy: PolicyKind::BlinkStaggered, copies, percent, doing: Doing::Writing };
             let ours = of(case).and_then(|seen| ms(seen.p90()));
             let why = if ours.is_some_and(|ours| ours > 1_000.0) {
-                "Ours is safe when it is synced on every member, or in two logs; with so few awake it waits for more to \
+                "Ours is safe when it is synced on every member, or in two logs. With so few awake, a log waits for a node to \
                  wake. The prototype's write returns when one proxy has it in memory."
             } else {
                 "Not the same promise: the prototype's write returns when it is in the memory of one proxy; ours when it \
