@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ebb_runtime::{Moment, SeededBug};
-use ebb_types::deadlines::{CHOOSE_DEADLINE, PULL_DEADLINE, PULL_DEADLINE_LAST, REPLACE_PAUSE};
+use ebb_types::deadlines::{CHOOSE_DEADLINE, LATE_WAIT, PULL_DEADLINE, PULL_DEADLINE_LAST, REPLACE_PAUSE};
 use ebb_types::{Epoch, Error, ErrorKind, Result, Version, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{ChangeSet, GetMap, Op};
@@ -310,6 +310,11 @@ async fn pull(
     well: usize,
 ) -> Result<()> {
     let deadline = if well >= scene.min { PULL_DEADLINE } else { PULL_DEADLINE_LAST };
+    // The set is only shorter than wanted: writes go on, and do not wait for a node that an announced plan wakes.
+    let sleeps_long = target.shared.wakes_in(member.node).is_none_or(|wait| wait > LATE_WAIT);
+    if well >= scene.min && scene.failures.is_empty() && sleeps_long {
+        return Err(err!(Unavailable, "n{} sleeps, and is no member before it wakes", member.node));
+    }
     members::pull(&target.shared, scene.id, scene.epoch, source, member, at, deadline).await
 }
 

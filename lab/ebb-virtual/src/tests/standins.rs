@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client, Handle, NewFile};
+use ebb_client::{Access, Client, Handle, NewFile, NewName};
 use ebb_power::PolicyKind;
 use ebb_rpc::Counters;
 use ebb_runtime::virt::{World, WorldOptions};
 use ebb_types::{Credentials, InodeId};
+use ebb_wire::pb;
+use pb::meta_op::{CreateDataset, Op};
 
 use crate::power::PowerCluster;
 
@@ -112,5 +114,43 @@ fn nodes_that_are_cut_off_from_the_master_delay_nothing_for_long() {
         world.sleep(INTERVAL * 3).await;
         client.disconnect().await.unwrap();
         assert_contents(&cluster).await;
+    });
+}
+
+/// Goal: a set that is only shorter than wanted takes writes while nodes that are to make it whole are asleep. Method: two
+/// nodes of seven are on, and sets have two of three members. Then there is power for all, and the plan for it begins with
+/// the next interval.
+#[test]
+fn writes_do_not_wait_for_nodes_that_an_announced_plan_wakes() {
+    World::run(13, WorldOptions::default(), |world| async move {
+        let interval = Duration::from_secs(20);
+        let cluster = PowerCluster::start(&world, 7, PolicyKind::Activation, interval).await.unwrap();
+        let (client, root) = (cluster.connect("client").await.unwrap(), Credentials::root());
+        let name = NewName { parent: InodeId::ROOT, name: b"d", mode: 0o755, umask: 0 };
+        let directory = client.make_dir(&root, name).await.unwrap().inode;
+        let (path, layout) = ("/d".to_owned(), "equal-work".to_owned());
+        let dataset = pb::Dataset { path, layout, replicas: 3, primaries: 2, ..Default::default() };
+        client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
+        let new = NewFile::exclusive(directory, b"f", Access::ReadWrite);
+        let file = client.create(&root, new).await.unwrap().handle;
+        let write = async |byte: u8| {
+            let began = world.now();
+            client.write(file, 0, Bytes::from(vec![byte; 1 << 16])).await.unwrap();
+            client.fsync(file).await.unwrap();
+            world.now() - began
+        };
+        write(1).await;
+        cluster.set_fraction(0.33).await.unwrap();
+        world.sleep(interval * 2).await;
+        assert_eq!(cluster.census().serving, 2);
+        write(2).await;
+        cluster.set_fraction(1.0).await.unwrap();
+        let (mut longest, mut count) = (Duration::ZERO, 0);
+        while cluster.census().serving == 2 {
+            longest = longest.max(write(3).await);
+            world.sleep(Duration::from_millis(500)).await;
+            count += 1;
+        }
+        assert!(count > 3 && longest < Duration::from_secs(2), "{longest:?} for one of {count} writes");
     });
 }
