@@ -191,7 +191,11 @@ impl HandoffLog {
                 }
             };
             let left = end.since(self.runtime.now());
-            if self.runtime.timeout(left, "the write before", async { Ok(appended.await) }).await.is_err() {
+            let before = async {
+                appended.await;
+                Ok(())
+            };
+            if self.runtime.timeout(left, "the write before", before).await.is_err() {
                 bail!(Gap, "the write before {version} of {inode} has not come");
             }
         }

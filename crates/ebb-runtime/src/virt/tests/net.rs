@@ -249,7 +249,7 @@ fn short_segments_let_others_pass() {
             world.link("h1", "h2", link);
             let start = world.now();
             ours.write.write_all(&vec![1; 64_000]).await.unwrap();
-            theirs.read.read_exact(&mut vec![0; 1]).await.unwrap();
+            theirs.read.read_exact(&mut [0; 1]).await.unwrap();
             world.now() - start
         })
     };
