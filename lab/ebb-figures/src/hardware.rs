@@ -54,6 +54,9 @@ pub const MACHINES: Machines = Machines {
 /// Up to this a segment has metadata, of which a byte stands for itself.
 const METADATA_MAX: u64 = 2 << 10;
 
+/// Aligned writes from this size on go around the page cache, as on a real disk.
+const DIRECT_MIN: u64 = 256 << 10;
+
 /// Shorter segments would have the world spend its time on them. It is above [`METADATA_MAX`].
 const SEGMENT_LEAST: usize = 4 << 10;
 
@@ -65,7 +68,7 @@ impl Machines {
             read_latency: self.disk_latency,
             sync_latency: self.sync_latency,
             bandwidth_bytes_per_sec: self.disk_bytes_per_sec / scale,
-            direct_bytes_min: DiskOptions::default().direct_bytes_min / scale,
+            direct_bytes_min: DIRECT_MIN / scale,
             ..DiskOptions::default()
         };
         let segment_bytes_max = (WorldOptions::default().segment_bytes_max / scale as usize).max(SEGMENT_LEAST);

@@ -239,6 +239,7 @@ fn long_aligned_writes_go_around_the_page_cache() {
     let kept = (0..20).filter(|seed| {
         World::run(*seed, WorldOptions::default(), |world| async move {
             let process = world.process("h1");
+            process.set_disk_options(DiskOptions { direct_bytes_min: 256 << 10, ..process.disk_options() });
             let (disk, directory) = (process.runtime().disk(), with_directory(&process.runtime()).await);
             let path = directory.join("f");
             let file = disk.open(&path, OpenMode::Create).await.unwrap();
