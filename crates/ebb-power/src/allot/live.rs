@@ -1,8 +1,8 @@
 //! Which datasets are live: read for a while, and lately.
 //!
 //! Clients report with each poll what they read of each dataset. A dataset is live once reports of it lie
-//! [`Liveness::join`] apart, so that a file that is shown once moves no node. It stays live until no report has come for
-//! [`Liveness::leave`], so that a job that computes between its reads keeps its nodes. A client that dies reports
+//! `Liveness::join` apart, so that a file that is shown once moves no node. It stays live until no report has come for
+//! `Liveness::leave`, so that a job that computes between its reads keeps its nodes. A client that dies reports
 //! nothing, and so does one that is cut off.
 
 use std::collections::BTreeMap;
