@@ -88,8 +88,7 @@ async fn read(node: &Node, message: pb::ReadReplica) -> Result<Answer> {
     // I-4: a replica that is older than the reader may see gives no data.
     assert!(read.version >= min_version, "m{} at {} for a reader of {min_version}", message.metablock, read.version);
     let payload = match read.data {
-        ReadData::Buffer(bytes) if bytes.is_empty() => Payload::Empty,
-        ReadData::Buffer(bytes) => Payload::Buffers(vec![bytes]),
+        ReadData::Buffer(bytes) => bytes.into(),
         ReadData::File(file, runs) => {
             Payload::Files(runs.into_iter().map(|(offset, len)| (file.clone(), offset, len)).collect())
         }

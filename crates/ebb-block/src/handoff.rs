@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_rpc::{Answer, Payload, Response};
-use ebb_types::{ErrorKind, Result, err};
+use ebb_rpc::{Answer, Response};
+use ebb_types::{Result, err};
 use ebb_wire::{Call, pb};
 
 use crate::node::Node;
+use crate::register::elsewhere;
 
 /// Interval of the search for bytes that are not needed any more.
 const LOOK: Duration = Duration::from_secs(10);
@@ -37,7 +38,7 @@ pub(crate) async fn append(
     Ok(pb::LogWritesReply { passed_on: true, failure: passed.err().as_ref().map(pb::Failure::from) })
 }
 
-/// Asks the master that leads; the first that is asked is the one that led last.
+/// Asks the masters in turn, until one answers that no other knows better.
 pub(crate) async fn ask_master<C: Call>(
     node: &Node,
     message: &C,
@@ -47,7 +48,7 @@ pub(crate) async fn ask_master<C: Call>(
     let mut last = err!(Unreachable, "no master is known");
     for master in &node.masters {
         match node.connector.channel(master).call_with(message, payload.clone(), deadline).await {
-            Err(error) if error.kind() == ErrorKind::NotLeader => last = error,
+            Err(error) if elsewhere(&error) => last = error,
             answer => return answer,
         }
     }
@@ -57,8 +58,7 @@ pub(crate) async fn ask_master<C: Call>(
 /// Answers `ReadLog`.
 pub(crate) async fn read(node: &Node, message: &pb::ReadLog) -> Result<Answer> {
     let (reply, payload) = node.handoff.read(message).await?;
-    let payload = if payload.is_empty() { Payload::Empty } else { Payload::Buffers(payload) };
-    Ok(Answer::with(&reply, payload))
+    Ok(Answer::with(&reply, payload.into()))
 }
 
 /// Cuts the parts that the master reports as over: parts that all members have, and whose holder is gone without a

@@ -89,7 +89,7 @@ impl Masters {
 }
 
 /// Whether another master may know better.
-fn elsewhere(error: &Error) -> bool {
+pub(crate) fn elsewhere(error: &Error) -> bool {
     use ErrorKind as K;
     matches!(
         error.kind(),

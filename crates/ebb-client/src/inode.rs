@@ -44,8 +44,7 @@ pub(crate) struct Inode {
 }
 
 impl Inode {
-    /// A file of which nothing is known.
-    /// A file with no state yet. `write_max`: bytes of a write to a block, as [`crate::options::Sizes`] has it.
+    /// A file of which nothing is known. `write_max`: bytes of a write to a block, as [`crate::options::Sizes`] has it.
     pub fn new(id: InodeId, write_max: u64) -> Self {
         assert!(write_max > 0, "a write has bytes");
         Self {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ebb_power::read::Distance;
 use ebb_runtime::Moment;
 use ebb_types::{DatasetId, HostName, Result, err};
-use ebb_wire::pb;
+use ebb_wire::{convert, pb};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -71,7 +71,7 @@ struct Allotment {
 
 impl Allotment {
     fn update<'a>(&mut self, nodes: impl Iterator<Item = &'a pb::Node>) {
-        let serves: BTreeMap<u64, u64> = nodes.filter_map(|node| Some((node.id, node.serves?))).collect();
+        let serves = convert::serving(nodes);
         if serves != self.serves {
             self.datasets = serves.values().copied().collect();
             self.serves = serves;

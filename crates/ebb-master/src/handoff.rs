@@ -8,7 +8,7 @@ use bytes::Bytes;
 use ebb_handoff::{HandoffLog, Logged};
 use ebb_meta::Machine;
 use ebb_power::debt::{self, Ask, Owed};
-use ebb_rpc::{Answer, Payload};
+use ebb_rpc::Answer;
 use ebb_runtime::{Runtime, SeededBug};
 use ebb_types::{Epoch, InodeId, MetablockId, NodeId, Result, Version, bail};
 use ebb_wire::{convert, pb};
@@ -62,8 +62,7 @@ pub(crate) async fn feed(shared: &Shared, message: &pb::ReadLogged) -> Result<An
     let Ok(place) = shared.runtime.timeout(FEED_WAIT, "a place to feed a member", place).await else {
         bail!(Overloaded, "{} bytes of the handoff log are on their way to members", shared.options.feed_bytes_max);
     };
-    let payload = if payload.is_empty() { Payload::Empty } else { Payload::Buffers(payload) };
-    Ok(Answer::with(&reply, payload).holding(place))
+    Ok(Answer::with(&reply, payload.into()).holding(place))
 }
 
 /// Logged writes that sleeping nodes still have to take.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_client::Client;
-use ebb_rpc::{Answer, Counters, Payload, Request, Service, ServiceFuture};
+use ebb_rpc::{Answer, Counters, Request, Service, ServiceFuture};
 use ebb_runtime::Runtime;
 use ebb_types::{Epoch, Error, ErrorKind, InodeId, RequestId, Result, SessionId, bail, err};
 use ebb_wire::pb::shared_op::Op;
@@ -125,8 +125,7 @@ impl Front {
         }
         let _memory = self.room(bytes, deadline).await?;
         let (reply, data) = self.carry_out(call, op, payload).await;
-        let payload = if data.is_empty() { Payload::Empty } else { Payload::Buffers(vec![data]) };
-        Ok(Answer::with(&reply, payload))
+        Ok(Answer::with(&reply, data.into()))
     }
 
     /// The slot of an operation that is to be executed once. A new one is started.

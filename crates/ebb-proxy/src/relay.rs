@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_client::Client;
-use ebb_rpc::{Answer, Payload};
+use ebb_rpc::Answer;
 use ebb_runtime::Runtime;
 use ebb_types::{Error, ErrorKind, RequestId, Result, SessionId, bail, err};
 use ebb_wire::pb;
@@ -60,8 +60,7 @@ impl Relay {
         let hold = self.hold(call, payload, deadline).await?;
         let reason = "no node that could carry the call out has woken yet";
         let kept = self.runtime.timeout(deadline, reason, async { Ok(hold.wait().await) }).await?;
-        let payload = if kept.payload.is_empty() { Payload::Empty } else { Payload::Buffers(vec![kept.payload]) };
-        Ok(Answer::with(&kept.reply, payload))
+        Ok(Answer::with(&kept.reply, kept.payload.into()))
     }
 
     async fn hold(&self, call: pb::RelayCall, payload: Bytes, deadline: Duration) -> Result<Arc<Hold>> {

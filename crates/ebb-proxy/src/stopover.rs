@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_client::Client;
-use ebb_rpc::{Answer, Payload};
+use ebb_rpc::Answer;
 use ebb_runtime::{Moment, Runtime};
 use ebb_types::{CHUNK_SIZE, Error, MetablockId, Result, Version, bail, err};
 use ebb_wire::pb::relay_call::Call as Held;
@@ -178,7 +178,7 @@ impl Stopovers {
         let (buffers, checksums) = replica.range(call.offset, call.length);
         let (version, length) = (Some(replica.version.into()), replica.length);
         let reply = pb::ReadReplicaReply { version, length, checksums, ..Default::default() };
-        Ok(Answer::with(&reply, if buffers.is_empty() { Payload::Empty } else { Payload::Buffers(buffers) }))
+        Ok(Answer::with(&reply, buffers.into()))
     }
 
     /// Answers `SeekReplica`. All bytes count as data. Zeros become holes again when they are written.

@@ -54,6 +54,18 @@ pub enum Payload {
     Files(Vec<(File, u64, u64)>),
 }
 
+impl From<Vec<Bytes>> for Payload {
+    fn from(buffers: Vec<Bytes>) -> Self {
+        if buffers.is_empty() { Self::Empty } else { Self::Buffers(buffers) }
+    }
+}
+
+impl From<Bytes> for Payload {
+    fn from(bytes: Bytes) -> Self {
+        if bytes.is_empty() { Self::Empty } else { Self::Buffers(vec![bytes]) }
+    }
+}
+
 /// An answer.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {

@@ -1,5 +1,7 @@
 //! Ids, versions and errors across the edge between plain numbers and types.
 
+use std::collections::BTreeMap;
+
 use ebb_types::{
     BootId, Credentials, Epoch, Error, ErrorKind, Incarnation, InodeId, MetablockId, NodeId, Version, VolumeId, err,
 };
@@ -125,6 +127,11 @@ impl pb::Hop {
     pub fn required_member(&self) -> Result<pb::Member, Error> {
         required(self.member, "the member of a hop")
     }
+}
+
+/// The dataset of each node that serves one alone.
+pub fn serving<'a>(nodes: impl IntoIterator<Item = &'a pb::Node>) -> BTreeMap<u64, u64> {
+    nodes.into_iter().filter_map(|node| Some((node.id, node.serves?))).collect()
 }
 
 /// Which start of a process a field names. 0 names none.

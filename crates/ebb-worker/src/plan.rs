@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_types::{BLOCK_SIZE_DEFAULT, HostName, METABLOCK_SIZE_DEFAULT};
-use ebb_wire::{Message, pb};
+use ebb_wire::{Message, convert, pb};
 
 /// Whether work goes to its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -173,14 +173,14 @@ impl Planner {
             limits,
             workers: (0..workers.len()).map(slot).collect(),
             by_node: nodes.iter().map(|node| (node.id, on(&node.host))).collect(),
-            serving: serving(nodes),
+            serving: convert::serving(nodes),
         }
     }
 
     /// Follows the allotment of nodes to datasets. True: it is another one than before, so work that waits may belong
     /// elsewhere.
     pub fn set_serving(&mut self, nodes: &[pb::Node]) -> bool {
-        let before = std::mem::replace(&mut self.serving, serving(nodes));
+        let before = std::mem::replace(&mut self.serving, convert::serving(nodes));
         before != self.serving
     }
 
@@ -321,11 +321,6 @@ impl Slot {
         let batch = std::mem::replace(&mut self.open, empty);
         (!batch.work.is_empty()).then_some(batch)
     }
-}
-
-/// The nodes that serve one dataset alone, with it.
-fn serving(nodes: &[pb::Node]) -> BTreeMap<u64, u64> {
-    nodes.iter().filter_map(|node| Some((node.id, node.serves?))).collect()
 }
 
 /// Whether the map of a file may have more than was brought along.

@@ -23,10 +23,15 @@ pub type Block = (usize, u64);
 /// Every block, in an order that a seed decides.
 #[must_use]
 pub fn all_blocks(bed: &Testbed, purpose: &str) -> Vec<Block> {
-    let mut dice = bed.world.dice(purpose);
-    let (files, blocks) = (bed.setting.files as usize, u64::from(bed.setting.blocks_per_file));
+    blocks_of(bed, bed.setting.files as usize, purpose)
+}
+
+/// The same of so many files that are as long as the others.
+#[must_use]
+pub fn blocks_of(bed: &Testbed, files: usize, purpose: &str) -> Vec<Block> {
+    let blocks = u64::from(bed.setting.blocks_per_file);
     let mut all: Vec<Block> = (0..files).flat_map(|file| (0..blocks).map(move |block| (file, block))).collect();
-    dice.shuffle(&mut all);
+    bed.world.dice(purpose).shuffle(&mut all);
     all
 }
 

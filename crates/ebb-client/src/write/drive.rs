@@ -296,6 +296,6 @@ impl Target {
     }
 }
 
-fn gone() -> ebb_types::Error {
+pub(crate) fn gone() -> Error {
     err!(Stale, "the metablock is not written any more")
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use ebb_runtime::Moment;
 use ebb_types::deadlines::WRITE_DEADLINE;
 use ebb_types::{Result, Version, bail, err};
-use ebb_wire::pb;
+use ebb_wire::{convert, pb};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::write::drive::Target;
+use crate::write::drive::{Target, gone};
 use crate::write::members;
 use crate::write::outgoing::Outgoing;
 
@@ -63,15 +63,11 @@ impl Target {
         let mut fed: Option<Fed> = None;
         while let Some(count) = self.feedable(member, &writes) {
             let upto = writes[count - 1].version;
-            let answer = self.ask_to_feed(peer, member, upto).await;
-            let is_fed = answer.as_ref().is_ok_and(|answer| !answer.has_failed());
-            self.shared.feeds.on_fed(member.node, is_fed, self.shared.runtime.now());
+            // Writes have no gap between them: the member has everything before the first one.
+            let answer = self.ask_to_feed(member, (writes[0].predecessor, upto)).await;
+            self.shared.feeds.on_fed(member.node, answer.is_ok(), self.shared.runtime.now());
             let answer = match answer {
-                Ok(answer) if is_fed => answer,
-                Ok(answer) => {
-                    tracing::debug!(node = member.node, failure = ?answer.failure, "a member is not fed by the log");
-                    break;
-                }
+                Ok(answer) => answer,
                 Err(error) => {
                     tracing::debug!(node = member.node, %error, "a member is not fed by the log");
                     break;
@@ -116,15 +112,15 @@ impl Target {
         (bytes >= sizes.feed_min).then_some(count)
     }
 
-    async fn ask_to_feed(&self, peer: usize, member: &pb::Member, upto: Version) -> Result<pb::MemberResult> {
-        let known = self.with(|channel| (channel.id, channel.peers[peer].received));
-        let (id, received) = known.ok_or_else(|| err!(Stale, "the metablock is not written any more"))?;
+    /// Has a member get the writes after one version and up to another. Fails if it has not got all of them.
+    async fn ask_to_feed(&self, member: &pb::Member, (after, upto): (Version, Version)) -> Result<pb::MemberResult> {
+        let id = self.with(|channel| channel.id).ok_or_else(gone)?;
         let message = pb::FeedReplica {
             inode: self.inode.id.raw(),
             metablock: id.raw(),
             volume: member.volume,
             incarnation: member.incarnation,
-            after: Some(received.into()),
+            after: Some(after.into()),
             upto: Some(upto.into()),
             page_bytes: self.shared.options.sizes.log_call_max as u64,
         };
@@ -132,7 +128,9 @@ impl Target {
         let hop = self.shared.nodes.hop(member)?;
         let answer = members::ask(&self.shared, &hop, &message, Vec::new(), WRITE_DEADLINE).await?;
         let result = answer.message.results.into_iter().find(|result| result.node == member.node);
-        result.ok_or_else(|| err!(Protocol, "n{} does not say how it was fed", member.node))
+        let result = result.ok_or_else(|| err!(Protocol, "n{} does not say how it was fed", member.node))?;
+        convert::failure(result.failure.clone())?;
+        Ok(result)
     }
 
     /// A place to feed a member that is awake. No place is held while a member sleeps.

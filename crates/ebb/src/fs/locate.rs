@@ -9,8 +9,8 @@ use ebb_cli::output::Table;
 use ebb_cli::path::EbbPath;
 use ebb_client::BlinkState;
 use ebb_types::{DatasetId, FileKind, Geometry, NodeId, Result, bail};
-use ebb_wire::pb;
 use ebb_wire::pb::explain_copies::What;
+use ebb_wire::{convert, pb};
 use serde_json::{Map, Value, json};
 
 use super::Session;
@@ -32,8 +32,7 @@ struct Serving {
 impl Serving {
     /// `own`: the file's dataset.
     fn new(own: DatasetId, nodes: &[pb::Node]) -> Self {
-        let by_node = nodes.iter().filter_map(|node| Some((node.id, node.serves?))).collect();
-        Self { own: own.raw(), by_node }
+        Self { own: own.raw(), by_node: convert::serving(nodes) }
     }
 
     fn word(&self, node: u64) -> &'static str {

@@ -17,6 +17,7 @@ use ebb_runtime::virt::World;
 use ebb_types::{Error, InodeId, Result};
 use parking_lot::Mutex;
 
+use crate::drive::blocks_of;
 use crate::hardware::MACHINES;
 use crate::part::Lab;
 use crate::testbed::{Layout, Setting, Testbed, User, on};
@@ -93,7 +94,7 @@ fn setting() -> Setting {
 impl Apps {
     /// Starts all of them; each enters in its time.
     async fn start(bed: &Testbed, data: &[Vec<InodeId>], apps: &[App]) -> Result<Self> {
-        let (size, per_file) = (bed.setting.block_bytes, u64::from(bed.setting.blocks_per_file));
+        let size = bed.setting.block_bytes;
         let (mut users, mut readers) = (Vec::new(), Vec::new());
         for (number, app) in apps.iter().enumerate() {
             let mut own = Vec::new();
@@ -106,10 +107,8 @@ impl Apps {
         let (world, began) = (bed.world.clone(), bed.world.now());
         let (mut reading, mut tasks) = (Vec::new(), Vec::new());
         for (app, own) in apps.iter().zip(readers) {
-            let mut order: Vec<(usize, u64)> =
-                (0..data[app.dataset].len()).flat_map(|file| (0..per_file).map(move |block| (file, block))).collect();
-            world.dice("order of blocks").shuffle(&mut order);
-            let (order, state) = (Arc::new(order), Arc::new(Reading::default()));
+            let order = Arc::new(blocks_of(bed, data[app.dataset].len(), "order of blocks"));
+            let state = Arc::new(Reading::default());
             for user in (0..STREAMS).flat_map(|_| &own) {
                 let (world, app, order) = (world.clone(), *app, Arc::clone(&order));
                 let (user, state) = (user.clone(), Arc::clone(&state));

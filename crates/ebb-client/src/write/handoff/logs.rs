@@ -141,7 +141,7 @@ impl Shared {
             Ok(reply) => {
                 let refused = convert::failure(reply.failure).err();
                 let passed = if reply.passed_on { refused } else { Some(err!(Unsupported, "it passes nothing on")) };
-                // The always-on node's own refusals come the same whoever asks.
+                // The always-on node refuses the holder itself as well for these.
                 let is_its_own = |error: &Error| is_full(error) || error.kind() == ErrorKind::StaleEpoch;
                 let cannot_pass = passed.as_ref().is_some_and(|error| !is_its_own(error));
                 Logged { here: None, always_on: passed, cannot_pass }
