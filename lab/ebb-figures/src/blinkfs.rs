@@ -2,10 +2,12 @@
 
 mod compliance;
 mod computed;
+mod keyvalue;
 mod latency;
 mod mapreduce;
 mod oscillation;
 mod requests;
+mod search;
 mod speed;
 
 use crate::part::Part;
@@ -26,6 +28,7 @@ pub const PARTS: &[Part] = &[
     Part { sources: latency::SOURCES, make: latency::section },
     Part { sources: oscillation::SOURCES, make: oscillation::section },
     Part { sources: mapreduce::SOURCES, make: mapreduce::section },
-    Part { sources: requests::SOURCES, make: requests::section },
+    Part { sources: keyvalue::SOURCES, make: keyvalue::section },
+    Part { sources: search::SOURCES, make: search::section },
     Part { sources: compliance::SOURCES, make: compliance::section },
 ];

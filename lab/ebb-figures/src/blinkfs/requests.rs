@@ -1,32 +1,24 @@
-//! Figs. 12 and 13: small requests of a user that is always on: a key-value store and a search engine.
+//! Small requests of a user that is always on, and their latencies step by step.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_client::Access;
 use ebb_plan::figure::Axis;
-use ebb_plan::{Cell, Comparison, Figure, Mark, Section};
+use ebb_plan::{Cell, Figure, Mark};
+use ebb_power::PolicyKind;
 use ebb_power::signal::Signal;
-use ebb_power::{PolicyKind, Supply};
 use ebb_runtime::virt::Dice;
 use ebb_types::Result;
 use parking_lot::Mutex;
 
 use crate::drive::follow;
-use crate::hardware::MACHINES;
 use crate::measure::Latencies;
-use crate::part::Lab;
 use crate::rivals::Rival;
 use crate::signals;
 use crate::testbed::{Layout, Setting, Testbed, User, on_arranged};
 
-pub const SOURCES: &[&str] = &["Fig. 12a", "Fig. 12b", "Fig. 13"];
-
 const NODES: u32 = 9;
-const POWERS: [u32; 5] = [20, 30, 50, 70, 100];
-/// Of a key-value request and of a search engine's, in bytes.
-const OBJECT: u64 = 100_000;
-const PAGE: u64 = 64 << 10;
 /// Between two requests.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -92,7 +84,7 @@ impl Requests {
 }
 
 /// Latencies in each step.
-type Steps = Vec<Latencies>;
+pub(super) type Steps = Vec<Latencies>;
 
 /// Requests at a steady rate, whether those before were answered or not, for so long.
 async fn ask(bed: &Testbed, user: &User, mut requests: Requests, step: Duration, span: Duration) -> Steps {
@@ -122,7 +114,7 @@ async fn ask(bed: &Testbed, user: &User, mut requests: Requests, step: Duration,
 }
 
 /// One run: latencies in each step of the signal.
-fn run(rival: Rival, signal: &Signal, seed: u64, bytes: u64, files: u32, span: Duration) -> Result<Steps> {
+pub(super) fn run(rival: Rival, signal: &Signal, seed: u64, bytes: u64, files: u32, span: Duration) -> Result<Steps> {
     let setting = rival.on(setting(files));
     let requests = Requests::new(setting, bytes, Dice::new(seed, "requests"));
     let popularity = requests.popularity(setting);
@@ -139,134 +131,26 @@ fn run(rival: Rival, signal: &Signal, seed: u64, bytes: u64, files: u32, span: D
 }
 
 /// All of them together.
-fn all(steps: &Steps) -> Latencies {
+pub(super) fn all(steps: &Steps) -> Latencies {
     let mut whole = Latencies::default();
     steps.iter().cloned().for_each(|step| whole.merge(step));
     whole
 }
 
 /// Mean in seconds; none if some requests were never answered.
-fn mean(seen: &Latencies) -> Option<f64> {
+pub(super) fn mean(seen: &Latencies) -> Option<f64> {
     seen.mean().filter(|_| seen.failed == 0)
 }
 
-pub fn section(lab: &Lab<'_>) -> Result<Section> {
-    let mut section = Section::new("", &[]);
-    steady(&mut section, lab)?;
-    wind_and_sun(&mut section, lab)?;
-    search(&mut section, lab)?;
-    Ok(section)
-}
+/// Of the rivals' curves.
+pub(super) const MARKS: [Mark; 4] = [Mark::Markers, Mark::Line, Mark::Dashed, Mark::DashedStep];
 
-const MARKS: [Mark; 4] = [Mark::Markers, Mark::Line, Mark::Dashed, Mark::DashedStep];
-
-fn cell(time: Option<f64>) -> Cell {
+pub(super) fn cell(time: Option<f64>) -> Cell {
     time.map_or_else(|| "infinite".into(), |time| Cell::text(format!("{:.3} s", time)))
 }
 
-fn steady(section: &mut Section, lab: &Lab<'_>) -> Result<()> {
-    let (files, powers, minutes) = lab.effort.of((63, &POWERS[..], 20), (27, &[20, 50][..], 4));
-    let cases: Vec<(Rival, u32)> =
-        Rival::ALL.into_iter().flat_map(|rival| powers.iter().map(move |percent| (rival, *percent))).collect();
-    let seen = lab.map(&cases, |(rival, percent)| {
-        let signal = Signal::constant(Supply::Fraction(f64::from(*percent) / 100.0))?;
-        run(*rival, &signal, lab.seed, OBJECT, files, MACHINES.interval * minutes).map(|steps| all(&steps))
-    })?;
-    let of = |rival, percent| cases.iter().position(|case| *case == (rival, percent)).map(|at| &seen[at]);
-    let at = |rival, percent| of(rival, percent).and_then(mean);
-    let (blink, proportional) = (at(Rival::Blink, 20), at(Rival::LoadProportional, 20));
-    section.rows.push(
-        Comparison::new(
-            "Fig. 12a",
-            "key-value store at 20 % power: blinking's mean latency against load-proportional's",
-            "much lower".into(),
-            Cell::number(blink.zip(proportional).map(|(one, other)| one / other), 2),
-            format!("{} against {}.", cell(blink).human(), cell(proportional).human()),
-        )
-        .bound(blink.zip(proportional).is_some_and(|(one, other)| one < other)),
-    );
-    let rabbit = at(Rival::Rabbit, 20);
-    section.rows.push(
-        Comparison::new("Fig. 12a", "Rabbit below two nodes' power", "infinite".into(), cell(rabbit), "")
-            .bound(rabbit.is_none()),
-    );
-    for percent in powers {
-        let p90 = |rival| of(rival, *percent).filter(|seen| seen.failed == 0).and_then(Latencies::p90);
-        let best = [at(Rival::Blink, *percent), at(Rival::Rabbit, *percent)]
-            .into_iter()
-            .flatten()
-            .fold(f64::INFINITY, f64::min);
-        let tide = at(Rival::Tide, *percent);
-        let holds = tide.is_some_and(|tide| tide <= best * 1.05);
-        section.rows.push(
-            Comparison::new(
-                "Fig. 12a",
-                format!("mean latency at {percent} % power: tide; beside it the better of blinking and Rabbit"),
-                cell(Some(best)),
-                cell(tide),
-                format!(
-                    "90th percentile: tide {}, blinking {}, Rabbit {}. Tide's data is Rabbit's, three copies.",
-                    cell(p90(Rival::Tide)).human(),
-                    cell(p90(Rival::Blink)).human(),
-                    cell(p90(Rival::Rabbit)).human()
-                ),
-            )
-            .judged(holds, if holds { "no worse" } else { "worse" }),
-        );
-    }
-    let mut figure = Figure::plane(
-        "Fig. 12a: a key-value store at steady power",
-        Axis::linear("power (% of the nodes')").from(0.0).to(100.0),
-        Axis::log("mean latency (s)"),
-    )
-    .subtitle("objects of 100 KB by Zipf's law, two a second; three copies; a system that never answers has no point");
-    for (rival, mark) in Rival::ALL.into_iter().zip(MARKS) {
-        let points = powers.iter().filter_map(|percent| Some((f64::from(*percent), at(rival, *percent)?)));
-        figure = figure.with(rival.name(), mark, points.collect());
-    }
-    section.figures.push(figure);
-    Ok(())
-}
-
-fn wind_and_sun(section: &mut Section, lab: &Lab<'_>) -> Result<()> {
-    let signal = signals::renewable()?;
-    let (files, span) = lab.effort.of((63, signals::SPAN), (27, signals::STEP * 3));
-    let seen = lab.map(&Rival::ALL, |rival| run(*rival, &signal, lab.seed, OBJECT, files, span))?;
-    let whole = |rival: Rival| all(&seen[rival as usize]);
-    let [blink, proportional, rabbit, tide] =
-        [Rival::Blink, Rival::LoadProportional, Rival::Rabbit, Rival::Tide].map(whole);
-    let ratio = blink.mean().zip(proportional.mean()).map(|(one, other)| one / other);
-    section.rows.push(
-        Comparison::new(
-            "Fig. 12b",
-            "key-value store under wind and sun: blinking's mean latency against load-proportional's",
-            "lower".into(),
-            Cell::number(ratio, 2),
-            "The trace has the paper's mean, least power and compression; its values are not published.",
-        )
-        .bound(ratio.is_some_and(|ratio| ratio < 1.0)),
-    );
-    let unanswered = |seen: &Latencies| seen.failed;
-    section.rows.push(
-        Comparison::new(
-            "Fig. 12b",
-            "requests never answered: Rabbit (blinking, tide)",
-            "some (none)".into(),
-            Cell::text(format!("{} ({}, {})", unanswered(&rabbit), unanswered(&blink), unanswered(&tide))),
-            "A request is given up after two intervals without a holder that any plan wakes.",
-        )
-        .bound(rabbit.failed > blink.failed),
-    );
-    section.figures.push(over_time(
-        "Fig. 12b: a key-value store under wind and sun",
-        "objects of 100 KB by Zipf's law, two a second; three days of power in three hours",
-        &seen,
-    ));
-    Ok(())
-}
-
 /// Each rival's latency, step by step.
-fn over_time(title: &str, subtitle: &str, seen: &[Vec<Latencies>]) -> Figure {
+pub(super) fn over_time(title: &str, subtitle: &str, seen: &[Vec<Latencies>]) -> Figure {
     let mut figure =
         Figure::plane(title, Axis::linear("minutes").from(0.0), Axis::log("mean latency in five minutes (s)"))
             .subtitle(subtitle);
@@ -277,58 +161,6 @@ fn over_time(title: &str, subtitle: &str, seen: &[Vec<Latencies>]) -> Figure {
     figure
 }
 
-fn search(section: &mut Section, lab: &Lab<'_>) -> Result<()> {
-    let signal = signals::price()?;
-    let (files, span) = lab.effort.of((63, signals::SPAN), (27, signals::STEP * 3));
-    let seen = lab.map(&Rival::ALL, |rival| run(*rival, &signal, lab.seed, PAGE, files, span))?;
-    let whole = |rival: Rival| all(&seen[rival as usize]);
-    let [blink, rabbit, proportional, tide] =
-        [Rival::Blink, Rival::Rabbit, Rival::LoadProportional, Rival::Tide].map(whole);
-    // The service of one user that waits for each answer.
-    let served = |seen: &Latencies| mean(seen).map(|mean| 1.0 / mean);
-    let more = |other: &Latencies| served(&blink).zip(served(other)).map(|(one, other)| one / other - 1.0);
-    section.rows.push(
-        Comparison::new(
-            "Fig. 13",
-            "search on the price signal: blinking serves more than load-proportional by",
-            Cell::Share(0.55, 0),
-            Cell::share(more(&proportional), 0),
-            "From the mean latency of requests at a steady rate: what a user who waits for each answer would get. The price \
-             trace has the paper's mean, peak and least price; its values are not published.",
-        )
-        .bound(more(&proportional).is_some_and(|more| more > 0.0)),
-    );
-    let best = [served(&blink), served(&rabbit)].into_iter().flatten().fold(0.0, f64::max);
-    let holds = served(&tide).is_some_and(|tide| tide >= best * 0.95);
-    let p90 = |seen: &Latencies| cell(seen.p90()).human();
-    section.rows.push(
-        Comparison::new(
-            "Fig. 13",
-            "the same user's requests a minute: tide; beside it the better of blinking and Rabbit",
-            Cell::Number(best * 60.0, 0),
-            Cell::number(served(&tide).map(|tide| tide * 60.0), 0),
-            format!("90th percentile: tide {}, blinking {}, Rabbit {}.", p90(&tide), p90(&blink), p90(&rabbit)),
-        )
-        .judged(holds, if holds { "no worse" } else { "worse" }),
-    );
-    section.rows.push(
-        Comparison::new(
-            "Fig. 13",
-            "Rabbit leads while two nodes can run: its requests against blinking's",
-            "more".into(),
-            Cell::number(served(&rabbit).zip(served(&blink)).map(|(one, other)| one / other), 2),
-            "",
-        )
-        .bound(served(&rabbit).zip(served(&blink)).is_some_and(|(one, other)| one >= other)),
-    );
-    section.figures.push(over_time(
-        "Fig. 13: a search engine on a price signal",
-        "requests of 64 KB by Zipf's law, two a second; one cent an hour at changing prices; three copies",
-        &seen,
-    ));
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -336,7 +168,7 @@ mod tests {
     #[test]
     fn popular_objects_are_asked_for_more_often_and_all_fit() {
         let setting = setting(16);
-        let requests = Requests::new(setting, OBJECT, Dice::new(1, "test"));
+        let requests = Requests::new(setting, 100_000, Dice::new(1, "test"));
         let popularity = requests.popularity(setting);
         assert!((popularity.iter().sum::<f64>() - requests.until.last().unwrap()).abs() < 1e-9);
         for rank in 0..requests.until.len() {
