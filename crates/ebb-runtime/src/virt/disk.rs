@@ -67,6 +67,8 @@ struct State {
     life: u64,
     /// When the disk has done all its work so far.
     busy_until_ns: u64,
+    /// Where the last access to the disk itself ended. None: elsewhere than in a file.
+    head: Option<(InodeNumber, u64)>,
     /// At least the space of all files. Adding them up is slow, and it matters only near the end of the disk.
     used_bytes_bound: u64,
 }
@@ -80,8 +82,17 @@ impl State {
     /// How long an operation takes, without waiting for others.
     fn cost(&mut self, latency: Duration, bytes: u64) -> u64 {
         let jitter = 1.0 + self.options.jitter_ratio * (self.dice.below(1 << 20) as f64 / (1 << 20) as f64);
-        let flow = bytes as f64 * 1e9 / self.options.bandwidth_bytes_per_sec as f64;
-        ((nanos(latency) as f64 * jitter + flow) * self.slowness) as u64
+        ((nanos(latency) as f64 * jitter + self.options.flow_ns(bytes)) * self.slowness) as u64
+    }
+
+    /// How long the head moves before an access, which is at its end afterwards.
+    fn seek(&mut self, access: Access) -> u64 {
+        let goes_on = access.at.zip(self.head).is_some_and(|(at, head)| at.0 == head.0 && at.1.abs_diff(head.1) <= NEAR);
+        // With nothing to write, a sync leaves the head where it is.
+        if goes_on || access.bytes > 0 {
+            self.head = access.at.map(|(file, offset)| (file, offset + access.bytes));
+        }
+        if goes_on || access.bytes == 0 { 0 } else { (nanos(self.options.seek) as f64 * self.slowness) as u64 }
     }
 
     /// When an operation is done that needs the disk itself.
@@ -162,8 +173,25 @@ fn prefix(data: &[Bytes], len: u64) -> Vec<Bytes> {
 enum Need {
     /// Nothing but the page cache and the processor.
     Memory(Duration),
-    /// The disk itself, in turn, for this many bytes.
-    Medium(Duration, u64),
+    /// The disk itself, in turn.
+    Medium(Duration, Access),
+}
+
+/// An access as near to the last one, in the same file, needs no seek: kernels read ahead, and disks sort what waits.
+const NEAR: u64 = 4 << 20;
+
+/// An access to the disk itself.
+#[derive(Clone, Copy)]
+struct Access {
+    bytes: u64,
+    /// File and offset. None: a sync, which writes in several places.
+    at: Option<(InodeNumber, u64)>,
+}
+
+impl Access {
+    fn sync(bytes: u64) -> Self {
+        Self { bytes, at: None }
+    }
 }
 
 impl VirtualDisk {
@@ -189,6 +217,7 @@ impl VirtualDisk {
             next_number: 0,
             life: 0,
             busy_until_ns: 0,
+            head: None,
             used_bytes_bound: 0,
         };
         Arc::new(Self { name: name.to_owned(), executor, trace, state: Mutex::new(state) })
@@ -358,8 +387,8 @@ impl VirtualDisk {
             let now_ns = self.executor.now_ns();
             let at_ns = match need {
                 Need::Memory(latency) => now_ns + state.cost(latency, 0),
-                Need::Medium(latency, bytes) => {
-                    let cost = state.cost(latency, bytes);
+                Need::Medium(latency, access) => {
+                    let cost = state.cost(latency, access.bytes) + state.seek(access);
                     state.queue(now_ns, cost)
                 }
             };

@@ -82,7 +82,7 @@ pub struct LinkOptions {
     pub small: Option<Small>,
 }
 
-/// Segments that flow at a bandwidth of their own.
+/// Segments, or accesses to a disk, that flow at a bandwidth of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Small {
     /// The longest of them.
@@ -91,12 +91,17 @@ pub struct Small {
     pub bandwidth_bytes_per_sec: u64,
 }
 
+impl Small {
+    /// The bandwidth of so many bytes, of which longer ones have another one.
+    fn bandwidth(small: Option<Self>, bytes: u64, others: u64) -> u64 {
+        small.filter(|small| bytes <= small.bytes_max).map_or(others, |small| small.bandwidth_bytes_per_sec).max(1)
+    }
+}
+
 impl LinkOptions {
     /// How long so many bytes occupy a port, in nanoseconds.
     pub(super) fn flow_ns(&self, bytes: u64) -> u64 {
-        let small = self.small.filter(|small| bytes <= small.bytes_max);
-        let bandwidth = small.map_or(self.bandwidth_bytes_per_sec, |small| small.bandwidth_bytes_per_sec);
-        bytes.saturating_mul(1_000_000_000) / bandwidth.max(1)
+        bytes.saturating_mul(1_000_000_000) / Small::bandwidth(self.small, bytes, self.bandwidth_bytes_per_sec)
     }
 }
 
@@ -138,8 +143,13 @@ pub struct DiskOptions {
     pub name_latency: Duration,
     /// Each latency is stretched by up to this ratio.
     pub jitter_ratio: f64,
+    /// Of an access that is far from the last one. Nothing on an SSD.
+    pub seek: Duration,
     /// Between disk and memory.
     pub bandwidth_bytes_per_sec: u64,
+    /// For accesses up to a size, if it is another one: where a byte of data stands for many, a record of the store's own
+    /// stands for itself.
+    pub small: Option<Small>,
     /// An aligned write of at least so many bytes goes around the page cache: its bytes flow at once, and not with the
     /// next sync. Real disks take 256 KiB so; no write does unless a world says so.
     pub direct_bytes_min: u64,
@@ -156,10 +166,19 @@ impl Default for DiskOptions {
             sync_latency: Duration::from_micros(400),
             name_latency: Duration::from_micros(20),
             jitter_ratio: 0.5,
+            seek: Duration::ZERO,
             bandwidth_bytes_per_sec: 1_000_000_000,
+            small: None,
             direct_bytes_min: u64::MAX,
             capacity_bytes: 1 << 40,
         }
+    }
+}
+
+impl DiskOptions {
+    /// How long so many bytes flow, in nanoseconds.
+    pub(super) fn flow_ns(&self, bytes: u64) -> f64 {
+        bytes as f64 * 1e9 / Small::bandwidth(self.small, bytes, self.bandwidth_bytes_per_sec) as f64
     }
 }
 

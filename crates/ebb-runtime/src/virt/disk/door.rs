@@ -7,7 +7,7 @@ use ebb_types::{Result, bail};
 
 use super::file::VirtualFile;
 use super::inode::Inode;
-use super::{Need, State, VirtualDisk};
+use super::{Access, Need, State, VirtualDisk};
 use crate::backend::Work;
 use crate::disk::{DirLock, DiskBackend, File, FileSystem, FileSystemBackend, OpenMode, Space};
 
@@ -115,7 +115,7 @@ impl DiskBackend for Door {
             let mut state = self.disk.state.lock();
             (state.number(), state.options.sync_latency)
         };
-        Box::pin(self.disk.submit("sync_dir", self.life, Need::Medium(latency, 0), None, move |disk, state, _| {
+        Box::pin(self.disk.submit("sync_dir", self.life, Need::Medium(latency, Access::sync(0)), None, move |disk, state, _| {
             state.names.check_directory(&path)?;
             fail_as_planned(disk, state, "sync_dir", &path)?;
             if state.is_drawn(state.faults.sync_error) {
@@ -185,7 +185,7 @@ impl FileSystemBackend for VirtualFileSystem {
         let (upto, need) = {
             let mut state = self.disk.state.lock();
             let bytes = state.inodes.values().map(Inode::dirty_bytes).sum();
-            (state.number(), Need::Medium(state.options.sync_latency, bytes))
+            (state.number(), Need::Medium(state.options.sync_latency, Access::sync(bytes)))
         };
         let path = self.path.clone();
         Box::pin(self.disk.submit("sync_all", self.life, need, None, move |disk, state, _| {

@@ -8,7 +8,7 @@ use ebb_types::{Result, bail, err};
 
 use super::inode::{Change, Inode};
 use super::names::InodeNumber;
-use super::{Need, State, VirtualDisk, gone, prefix};
+use super::{Access, Need, State, VirtualDisk, gone, prefix};
 use crate::backend::Work;
 use crate::disk::{ALIGNMENT, FileBackend};
 
@@ -79,7 +79,8 @@ impl VirtualFile {
         }
         let (file, path) = (self.file, self.path.clone());
         let (latency, is_direct) = (self.disk.options().write_latency, self.is_direct(&change));
-        let need = if is_direct { Need::Medium(latency, change.weight()) } else { Need::Memory(latency) };
+        let access = Access { bytes: change.weight(), at: Some((self.file, offset)) };
+        let need = if is_direct { Need::Medium(latency, access) } else { Need::Memory(latency) };
         self.submit(kind, need, Some(change), move |disk, state, change| {
             let change = change.expect("a change in flight stays until it has its effect");
             if state.is_drawn(state.faults.write_error) {
@@ -144,7 +145,10 @@ impl FileBackend for VirtualFile {
             return Box::pin(async { Err(error) });
         }
         let (file, path) = (self.file, self.path.clone());
-        let need = Need::Medium(self.disk.options().read_latency, len as u64);
+        let need = Need::Medium(
+            self.disk.options().read_latency,
+            Access { bytes: len as u64, at: Some((self.file, offset)) },
+        );
         self.submit("read", need, None, move |disk, state, _| {
             if state.is_drawn(state.faults.read_error) {
                 disk.fault("read_error", path.display().to_string());
@@ -166,7 +170,7 @@ impl FileBackend for VirtualFile {
                 return Box::pin(async { Err(gone()) });
             }
             let bytes = state.inode(file).dirty_bytes();
-            (state.number(), Need::Medium(state.options.sync_latency, bytes))
+            (state.number(), Need::Medium(state.options.sync_latency, Access::sync(bytes)))
         };
         self.submit("sync", need, None, move |disk, state, _| {
             let planned = state.planned_fault("sync", &path);

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use ebb_types::ErrorKind;
 use parking_lot::Mutex;
 
-use super::super::{DiskFaults, DiskOptions, DiskWork, PlannedFault, World, WorldOptions};
+use super::super::{DiskFaults, DiskOptions, DiskWork, PlannedFault, Small, World, WorldOptions};
 use super::{with_directory, with_seeds};
 use crate::OpenMode;
 
@@ -261,6 +261,58 @@ fn long_aligned_writes_go_around_the_page_cache() {
     });
     let kept = kept.count();
     assert!((1..20).contains(&kept), "{kept} of 20 unsynced writes were kept");
+}
+
+/// A read near the last one needs no seek. One elsewhere does, and so does one behind a sync that had bytes to write.
+#[test]
+fn disks_seek_to_an_access_that_is_far_from_the_last_one() {
+    World::run(4, WorldOptions::default(), |world| async move {
+        let process = world.process("h1");
+        let seek = Duration::from_millis(8);
+        process.set_disk_options(DiskOptions { seek, ..process.disk_options() });
+        let disk = process.runtime().disk();
+        let directory = with_directory(&process.runtime()).await;
+        let (file, other) = (directory.join("f"), directory.join("g"));
+        let file = disk.open(&file, OpenMode::Create).await.unwrap();
+        let other = disk.open(&other, OpenMode::Create).await.unwrap();
+        for file in [&file, &other] {
+            file.write_at(0, filled(1, 16 << 20)).await.unwrap();
+            file.sync_data().await.unwrap();
+        }
+        let mut seeks = Vec::new();
+        let far = 8 << 20;
+        for (file, offset) in [(&file, 0), (&file, 16_384), (&file, far), (&other, far), (&other, far - 4096)] {
+            let start = world.now();
+            file.read_at(offset, 4096).await.unwrap();
+            seeks.push(world.now() - start >= seek);
+        }
+        assert_eq!(seeks, [true, false, true, true, false]);
+        other.sync_data().await.unwrap();
+        let start = world.now();
+        other.read_at(far, 4096).await.unwrap();
+        assert!(world.now() - start < seek, "a sync without bytes moves nothing");
+    });
+}
+
+/// Where a byte stands for many, a record of the store's own still stands for itself.
+#[test]
+fn short_accesses_can_have_a_bandwidth_of_their_own() {
+    World::run(5, WorldOptions::default(), |world| async move {
+        let process = world.process("h1");
+        let small = Some(Small { bytes_max: 4096, bandwidth_bytes_per_sec: 1_000_000_000 });
+        let slow = DiskOptions { bandwidth_bytes_per_sec: 1_000_000, small, ..process.disk_options() };
+        process.set_disk_options(slow);
+        let path = with_directory(&process.runtime()).await.join("f");
+        let file = process.runtime().disk().open(&path, OpenMode::Create).await.unwrap();
+        let mut took = Vec::new();
+        for len in [4096, 8192] {
+            file.write_at(0, filled(1, len)).await.unwrap();
+            let start = world.now();
+            file.sync_data().await.unwrap();
+            took.push(world.now() - start);
+        }
+        assert!(took[0] < Duration::from_millis(1) && took[1] > Duration::from_millis(8), "{took:?}");
+    });
 }
 
 #[test]
