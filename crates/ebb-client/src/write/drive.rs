@@ -72,6 +72,11 @@ pub(crate) fn drive(shared: &Arc<Shared>, inode: &Arc<Inode>, index: u64) {
         let runtime = &shared.runtime;
         match step {
             Step::None => return,
+            // Ordering: long writes are handed to the connection here, in their order. A member takes a write only behind
+            // the one before, so its disk would wait for one that came late.
+            Step::Send { write, sync } if write.weight() > shared.options.sizes.single_source_max => {
+                runtime.run_or_spawn("write to members", target.send(write, sync));
+            }
             Step::Send { write, sync } => {
                 runtime.spawn("write to members", target.send(write, sync));
             }

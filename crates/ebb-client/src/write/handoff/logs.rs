@@ -8,6 +8,7 @@ use bytes::Bytes;
 use ebb_types::deadlines::WRITE_DEADLINE;
 use ebb_types::{Error, ErrorKind, NodeId, Result, err};
 use ebb_wire::{convert, pb};
+use tokio::sync::oneshot;
 
 use super::lack::LogCall;
 use crate::nodes::Hop;
@@ -68,12 +69,13 @@ impl Shared {
         }
         let asks_always_on = !passes_on && !tried.is_full;
         let mut tasks = Vec::new();
+        // Ordering: calls are handed to the connections here, in their order. A log takes a write only behind the one before.
         for call in calls {
             for (place, (_, node)) in nodes.iter().enumerate() {
                 let (own, node, call) = (Arc::clone(self), node.clone(), call.clone());
                 let passes_on = passes_on && place == 0;
                 let work = async move { (Some(node.id), own.log_on(&node, call, passes_on).await) };
-                tasks.push(self.runtime.spawn("log writes on a node", work));
+                tasks.push(self.start("log writes on a node", work));
             }
             if asks_always_on {
                 let own = Arc::clone(self);
@@ -81,12 +83,12 @@ impl Shared {
                     let always_on = own.log_always_on(call).await.err();
                     (None, Logged { always_on, ..Logged::default() })
                 };
-                tasks.push(self.runtime.spawn("log writes on the always-on node", work));
+                tasks.push(self.start("log writes on the always-on node", work));
             }
         }
         let mut worst = None;
         for task in tasks {
-            let (node, logged) = task.join().await?;
+            let (node, logged) = task.await.map_err(|_| err!(ShuttingDown, "the client ends"))?;
             tried.is_direct |= logged.cannot_pass;
             tried.is_full |= logged.always_on.as_ref().is_some_and(is_full);
             if logged.here.is_some() {
@@ -102,6 +104,20 @@ impl Shared {
             }
             Some(error) => Err(error),
         }
+    }
+
+    /// Does work here up to its first waiting point, and the rest as a task.
+    fn start<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        let (send, result) = oneshot::channel();
+        self.runtime.run_or_spawn(name, async move {
+            // The caller may have given up.
+            let _ = send.send(work.await);
+        });
+        result
     }
 
     /// So many nodes, first those that are awake, and of these the ones that did not wake lately. Files are spread over
