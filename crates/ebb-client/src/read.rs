@@ -166,7 +166,9 @@ impl Shared {
             (core.geometry(), core.size, core.attr.map(|attr| attr.storage.prefetch))
         };
         let setting = self.options.prefetch.or(of_dataset).unwrap_or_default();
-        let limit = prefetch::limit(setting, || self.spare.blocks(self.waiting_reads.load(Ordering::Relaxed)));
+        let limit = prefetch::limit(setting, || self.spare.bytes(self.waiting_reads.load(Ordering::Relaxed)));
+        // A longer window would displace its own bytes from the cache.
+        let limit = limit.min(self.cache.max() as u64 / 4);
         let end = offset.saturating_add(len).min(size.max(offset));
         let reach = file.ahead.lock().on_read(geometry, offset, end, limit);
         Reach { whole_blocks: reach.whole_blocks || self.options.unit == Unit::Blocks, ..reach }
@@ -199,14 +201,22 @@ impl Shared {
             let missing = gather.missing().to_vec();
             begin_fetches(&mut core, &missing, reach, Cause::Ahead)
         };
-        for fetch in begun {
-            self.spawn_fetch(inode, fetch);
+        if begun.is_empty() {
+            return;
         }
+        let (shared, inode) = (self.clone(), inode.clone());
+        // A task of its own, for it must not delay what a program waits for. One for all: asked in their order, a disk goes
+        // on from one to the next.
+        self.runtime.spawn("fetch ahead", async move {
+            for fetch in begun {
+                shared.spawn_fetch(&inode, fetch);
+            }
+        });
     }
 
+    /// Asks for a range here and now. The rest is a task.
     fn spawn_fetch(self: &Arc<Self>, inode: &Arc<Inode>, fetch: Arc<Fetch>) {
         let (shared, inode) = (self.clone(), inode.clone());
-        let is_ahead = fetch.cause == Cause::Ahead;
         let work = async move {
             let result = shared.fetch_range(&inode, &fetch).await;
             {
@@ -223,12 +233,7 @@ impl Shared {
             }
             fetch.finish(result);
         };
-        // A fetch that a program waits for goes first. A fetch ahead must not delay one.
-        if is_ahead {
-            self.runtime.spawn("fetch ahead", work);
-        } else {
-            self.runtime.run_or_spawn("fetch from a member", work);
-        }
+        self.runtime.run_or_spawn("fetch from a member", work);
     }
 
     async fn fetch_range(self: &Arc<Self>, inode: &Arc<Inode>, range: &Fetch) -> Result<Bytes> {

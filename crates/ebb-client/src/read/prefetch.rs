@@ -1,14 +1,17 @@
 //! The range to fetch for a read, and ahead of it, decided from one handle's reads in their order. Pure.
 //!
-//! A stream is fetched by whole blocks, with a window ahead of it. The window doubles with every read that begins where
-//! the last one ended, up to the handle's *limit*: a percentage of the full window, or the room that `spare` finds
-//! (metablocks paper, G5). Bytes ahead are wasted where a stream ends, so traffic grows with the limit.
+//! A stream is fetched by whole blocks, with a window ahead of it. The window begins with a block, and doubles with every
+//! read that begins where the last one ended, up to the handle's *limit*: a percentage of the full window, or the room
+//! that `spare` finds (metablocks paper, G5). It is counted in bytes, so that blocks of any size hide the same wait, and it
+//! goes over the edges of metablocks. Bytes ahead are wasted where a stream ends, so traffic grows with the limit.
 //! Reads that jump about fetch nothing ahead, whatever the limit, and only what they ask for, however small their file is.
 
 use ebb_types::{Geometry, Prefetch};
 
-/// The full window, in blocks.
-pub(crate) const WINDOW_MAX: u64 = 8;
+/// The full window, in bytes. A longer block is a window by itself.
+pub(crate) const WINDOW_MAX: u64 = 8 << 20;
+/// The most calls that a window is fetched with: each block is one.
+const BLOCKS_MAX: u64 = 64;
 /// A run of reads that is as long as this is a stream. Small reads that jump about within a file seldom make such a run.
 const STREAM_MIN: u64 = 32 << 10;
 /// A gap before or behind a run may be this part of it, one in so many, and still count as going on: kernels read ahead
@@ -16,15 +19,12 @@ const STREAM_MIN: u64 = 32 << 10;
 const GAP_PART: u64 = 4;
 /// The same in bytes, at most.
 const GAP_MAX: u64 = 2 << 20;
-/// Read-ahead crosses the edge of a metablock once the reader is as close to it as this, in blocks.
-const EDGE_BLOCKS: u64 = 2;
-
 /// How one handle reads: the run of reads that its last one belongs to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReadAhead {
     start: u64,
     end: u64,
-    /// Blocks to fetch beyond the read, if nothing limits them; 0: reads jump about.
+    /// Bytes to fetch beyond the read, if nothing limits them; 0: reads jump about.
     window: u64,
 }
 
@@ -37,17 +37,21 @@ pub(crate) struct Reach {
     pub ahead_to: u64,
 }
 
-/// Blocks that a setting allows ahead of a stream. `spare`: the room that is free now, in blocks.
+/// Bytes that a setting allows ahead of a stream. `spare`: the room that is free now, in bytes.
 pub(crate) fn limit(setting: Prefetch, spare: impl FnOnce() -> u64) -> u64 {
     match setting {
-        // The least that is not nothing is a block.
-        Prefetch::Percent(percent) => (WINDOW_MAX * u64::from(percent)).div_ceil(100).min(WINDOW_MAX),
+        Prefetch::Percent(percent) => WINDOW_MAX * u64::from(percent.min(100)) / 100,
         Prefetch::Spare => spare().min(WINDOW_MAX),
     }
 }
 
+/// Blocks of so many bytes within a limit of so many. The least that is not nothing is a block.
+fn blocks(bytes: u64, block_size: u64) -> u64 {
+    bytes.div_ceil(block_size).min(BLOCKS_MAX)
+}
+
 impl ReadAhead {
-    /// Notes a read of `offset..end` and decides how much to fetch, at most `limit` blocks ahead.
+    /// Notes a read of `offset..end` and decides how much to fetch, at most `limit` bytes ahead.
     pub fn on_read(&mut self, geometry: Geometry, offset: u64, end: u64, limit: u64) -> Reach {
         let run = self.end - self.start;
         let gap = (run / GAP_PART).min(GAP_MAX);
@@ -57,23 +61,15 @@ impl ReadAhead {
         if run > 0 && (is_at_end || is_at_start) {
             (self.start, self.end) = (self.start.min(offset), self.end.max(end));
             if end > was_end && self.end - self.start >= STREAM_MIN {
-                self.window = (self.window * 2).clamp(1, WINDOW_MAX);
+                let least = geometry.block_size;
+                self.window = (self.window * 2).clamp(least, WINDOW_MAX.max(least));
             }
         } else {
             *self = Self { start: offset, end: end.max(offset), window: 0 };
         }
-        let whole_blocks = self.window > 0;
-        let blocks = self.window.min(limit);
-        let ahead_to = if whole_blocks && blocks > 0 { ahead(geometry, end, blocks) } else { end };
-        Reach { whole_blocks, ahead_to }
+        let ahead = blocks(self.window.min(limit), geometry.block_size) * geometry.block_size;
+        Reach { whole_blocks: self.window > 0, ahead_to: end + ahead }
     }
-}
-
-/// Read-ahead stops at the edge of the metablock, unless the reader is close to it.
-fn ahead(geometry: Geometry, end: u64, blocks: u64) -> u64 {
-    let wanted = end + blocks * geometry.block_size;
-    let edge = end.next_multiple_of(geometry.metablock_size);
-    if wanted <= edge || edge - end <= EDGE_BLOCKS * geometry.block_size { wanted } else { edge }
 }
 
 #[cfg(test)]
@@ -93,8 +89,24 @@ mod tests {
     #[test]
     fn a_stream_has_a_window_that_doubles_up_to_its_limit() {
         assert_eq!(windows(WINDOW_MAX), [0, 1, 2, 4, 8, 8, 8, 8, 8, 8]);
-        assert_eq!(windows(3), [0, 1, 2, 3, 3, 3, 3, 3, 3, 3]);
+        assert_eq!(windows(3 << 20), [0, 1, 2, 3, 3, 3, 3, 3, 3, 3]);
+        assert_eq!(windows(1), [0, 1, 1, 1, 1, 1, 1, 1, 1, 1], "a block, if it is not nothing");
         assert_eq!(windows(0), [0; 10]);
+    }
+
+    /// Bytes ahead of a stream in the end, by the size of its blocks.
+    fn full_window(block_size: u64) -> u64 {
+        let (mut ahead, geometry) = (ReadAhead::default(), Geometry { block_size, metablock_size: block_size });
+        let reads = (1..=100).map(|step| (step * READ, ahead.on_read(geometry, (step - 1) * READ, step * READ, WINDOW_MAX)));
+        let (end, last) = reads.last().unwrap();
+        last.ahead_to - end
+    }
+
+    #[test]
+    fn the_window_is_as_long_for_blocks_of_any_size_and_goes_over_edges() {
+        assert_eq!([256 << 10, 1 << 20, 2 << 20, 8 << 20].map(full_window), [WINDOW_MAX; 4]);
+        assert_eq!(full_window(16 << 20), 16 << 20, "a longer block is a window by itself");
+        assert_eq!(full_window(16 << 10), BLOCKS_MAX * (16 << 10), "short blocks are many calls");
     }
 
     #[test]
@@ -136,7 +148,7 @@ mod tests {
     fn small_reads_in_a_row_and_reads_out_of_order_are_a_stream() {
         let mut ahead = ReadAhead::default();
         let small: Vec<bool> =
-            (0..12).map(|at| ahead.on_read(GEOMETRY, at << 12, (at + 1) << 12, 8).whole_blocks).collect();
+            (0..12).map(|at| ahead.on_read(GEOMETRY, at << 12, (at + 1) << 12, WINDOW_MAX).whole_blocks).collect();
         assert_eq!(small.iter().filter(|whole| **whole).count(), 12 - 7, "from 32 KiB on: {small:?}");
         let mut ahead = ReadAhead::default();
         let places = [1, 0, 2, 3, 5, 4, 6, 8, 7, 9, 10];
@@ -157,16 +169,9 @@ mod tests {
     }
 
     #[test]
-    fn read_ahead_stops_at_the_metablock_unless_the_reader_is_close() {
-        let edge = GEOMETRY.metablock_size;
-        assert_eq!(ahead(GEOMETRY, edge - (5 << 20), 8), edge);
-        assert_eq!(ahead(GEOMETRY, edge - (2 << 20), 8), edge + (6 << 20));
-    }
-
-    #[test]
     fn a_percentage_is_of_the_full_window_and_spare_is_asked_only_for_spare() {
         let of = |percent| limit(Prefetch::Percent(percent), || panic!("the spare room was not asked for"));
-        assert_eq!([0, 1, 25, 50, 75, 99, 100, 255].map(of), [0, 1, 2, 4, 6, 8, 8, 8]);
-        assert_eq!([0, 5, 99].map(|free| limit(Prefetch::Spare, || free)), [0, 5, WINDOW_MAX]);
+        assert_eq!([0, 25, 50, 75, 100, 255].map(of), [0, 2, 4, 6, 8, 8].map(|mib| mib << 20));
+        assert_eq!([0, 5, 99 << 20].map(|free| limit(Prefetch::Spare, || free)), [0, 5, WINDOW_MAX]);
     }
 }

@@ -1,20 +1,20 @@
 //! Decides how much may be fetched ahead with bandwidth that no other traffic needs.
 //!
 //! It answers the first open question of the metablocks paper (Sec. 5). A pure core: times of
-//! fetches go in, a number of blocks comes out.
+//! fetches go in, a number of bytes comes out. It is counted in units of 1 MiB.
 //!
 //! Congestion shows as delay long before it shows as loss, wherever the queue is: at the server's
 //! disk, on the link, or in this process. Background transports use this (LEDBAT, RFC 6817; TCP
 //! Nice, Venkataramani et al., OSDI 2002), and so does this module:
 //!
-//! - A fetch that takes about as long as the quickest recent one of its size adds a part of a block
+//! - A fetch that takes about as long as the quickest recent one of its size adds a part of a unit
 //!   to the window.
 //! - A fetch that takes much longer halves the window, at most once in as many fetches as the
-//!   window has blocks. Those fetches were sent before the last halving had an effect.
-//! - With a window below one block nothing is fetched ahead. The reads that programs wait for are
+//!   window has units. Those fetches were sent before the last halving had an effect.
+//! - With a window below one unit nothing is fetched ahead. The reads that programs wait for are
 //!   still timed, and let the window grow again.
 //!
-//! Besides, each read of this client that waits for a member takes a block from the window. The
+//! Besides, each read of this client that waits for a member takes a unit from the window. The
 //! client knows its own urgent traffic without a measurement.
 
 use std::time::Duration;
@@ -30,7 +30,11 @@ const SIZES: usize = 9;
 /// Fetches of a size class in one period. Older periods than the previous one are forgotten,
 /// because paths change.
 const MEMORY: u32 = 256;
-/// Growth of the window for each fetch without delay, in blocks.
+/// Bytes of a unit.
+const UNIT: u64 = 1 << 20;
+/// Units of the full window.
+const UNITS_MAX: u64 = WINDOW_MAX / UNIT;
+/// Growth of the window for each fetch without delay, in units.
 const GROWTH: f64 = 0.25;
 /// A fetch is late if it exceeds the quickest one's time by more than half of that time, and by
 /// more than this. Clocks and threads have jitter.
@@ -42,7 +46,7 @@ pub(crate) struct Spare(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    blocks: f64,
+    units: f64,
     quickest: [Quickest; SIZES],
     /// Fetches since the window was last halved.
     since_halved: u32,
@@ -58,8 +62,8 @@ struct Quickest {
 
 impl Default for Spare {
     fn default() -> Self {
-        // One block: the first stream measures the available bandwidth with it.
-        Self(Mutex::new(State { blocks: 1.0, quickest: [Quickest::default(); SIZES], since_halved: 0 }))
+        // One unit: the first stream measures the available bandwidth with it.
+        Self(Mutex::new(State { units: 1.0, quickest: [Quickest::default(); SIZES], since_halved: 0 }))
     }
 }
 
@@ -73,17 +77,17 @@ impl Spare {
         let quickest = state.quickest[size(bytes)].add(took);
         state.since_halved = state.since_halved.saturating_add(1);
         if took <= quickest + (quickest / 2).max(JITTER) {
-            state.blocks = (state.blocks + GROWTH).min(WINDOW_MAX as f64);
-        } else if f64::from(state.since_halved) >= state.blocks {
-            state.blocks /= 2.0;
+            state.units = (state.units + GROWTH).min(UNITS_MAX as f64);
+        } else if f64::from(state.since_halved) >= state.units {
+            state.units /= 2.0;
             state.since_halved = 0;
         }
     }
 
-    /// Number of blocks that may be fetched ahead now. `waiting` counts the reads of this client
+    /// Number of bytes that may be fetched ahead now. `waiting` counts the reads of this client
     /// that wait for members.
-    pub fn blocks(&self, waiting: usize) -> u64 {
-        (self.0.lock().blocks as u64).saturating_sub(waiting as u64)
+    pub fn bytes(&self, waiting: usize) -> u64 {
+        (self.0.lock().units as u64).saturating_sub(waiting as u64) * UNIT
     }
 }
 
@@ -115,11 +119,11 @@ mod tests {
     #[test]
     fn an_idle_path_gives_the_full_window() {
         let spare = Spare::default();
-        assert_eq!(spare.blocks(0), 1);
+        assert_eq!(spare.bytes(0), 1 * UNIT);
         (0..28).for_each(|_| spare.on_answer(BLOCK, 10 * MS));
-        assert_eq!(spare.blocks(0), WINDOW_MAX);
-        assert_eq!(spare.blocks(3), WINDOW_MAX - 3, "what waits goes before what may come in handy");
-        assert_eq!(spare.blocks(100), 0);
+        assert_eq!(spare.bytes(0), WINDOW_MAX);
+        assert_eq!(spare.bytes(3), WINDOW_MAX - 3 * UNIT, "what waits goes before what may come in handy");
+        assert_eq!(spare.bytes(100), 0);
     }
 
     #[test]
@@ -128,13 +132,13 @@ mod tests {
         (0..40).for_each(|_| spare.on_answer(BLOCK, 10 * MS));
         // Other traffic has begun: everything takes three times as long.
         spare.on_answer(BLOCK, 30 * MS);
-        assert_eq!(spare.blocks(0), 4);
+        assert_eq!(spare.bytes(0), 4 * UNIT);
         (0..3).for_each(|_| spare.on_answer(BLOCK, 30 * MS));
-        assert_eq!(spare.blocks(0), 4, "these were under way before the halving could be felt");
+        assert_eq!(spare.bytes(0), 4 * UNIT, "these were under way before the halving could be felt");
         (0..20).for_each(|_| spare.on_answer(BLOCK, 30 * MS));
-        assert_eq!(spare.blocks(0), 0);
+        assert_eq!(spare.bytes(0), 0);
         (0..40).for_each(|_| spare.on_answer(BLOCK, 11 * MS));
-        assert_eq!(spare.blocks(0), WINDOW_MAX);
+        assert_eq!(spare.bytes(0), WINDOW_MAX);
     }
 
     #[test]
@@ -143,7 +147,7 @@ mod tests {
         (0..10).for_each(|_| spare.on_answer(BLOCK, 10 * MS));
         (0..2 * MEMORY).for_each(|_| spare.on_answer(BLOCK, 30 * MS));
         (0..40).for_each(|_| spare.on_answer(BLOCK, 30 * MS));
-        assert_eq!(spare.blocks(0), WINDOW_MAX);
+        assert_eq!(spare.bytes(0), WINDOW_MAX);
     }
 
     #[test]
@@ -154,10 +158,10 @@ mod tests {
             spare.on_answer(16 * BLOCK, 80 * MS);
             spare.on_answer(16 << 10, 500 * MS);
         }
-        assert_eq!(spare.blocks(0), WINDOW_MAX);
+        assert_eq!(spare.bytes(0), WINDOW_MAX);
         // Jitter is not delay.
         (0..20).for_each(|_| spare.on_answer(BLOCK / 8, 2 * MS));
-        assert_eq!(spare.blocks(0), WINDOW_MAX);
+        assert_eq!(spare.bytes(0), WINDOW_MAX);
         assert_eq!((size(BYTES_MIN), size(2 * BYTES_MIN - 1), size(16 << 20), size(u64::MAX)), (0, 0, 8, 8));
     }
 }

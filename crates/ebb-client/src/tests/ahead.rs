@@ -7,10 +7,12 @@ use ebb_types::{InodeId, Prefetch};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{CreateDataset, Op, SetDataset};
 
-use super::harness::{BLOCK, Cluster, create, pattern, root, run};
+use super::harness::{Cluster, create, pattern, root, run};
 use crate::{Access, Client, Metrics, NewName, Unit};
 
-const READ: u64 = 16 << 10;
+/// The window has eight of them.
+const BLOCK: u64 = 1 << 20;
+const READ: u64 = 256 << 10;
 const SIZE: u64 = 64 * BLOCK;
 
 /// A file in one metablock of a dataset of its own; the dataset's id.
@@ -20,7 +22,10 @@ async fn file(client: &Client) -> (InodeId, u64) {
     let made = client.meta(&root(), Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
     let dataset = made.dataset.unwrap();
     let (handle, inode) = create(client, InodeId::new(dataset.root_inode), "f").await;
-    client.write(handle, 0, pattern(1, SIZE as usize)).await.unwrap();
+    let whole = pattern(1, SIZE as usize);
+    for at in (0..SIZE as usize).step_by(8 << 20) {
+        client.write(handle, at as u64, whole.slice(at..at + (8 << 20))).await.unwrap();
+    }
     client.fsync(handle).await.unwrap();
     client.close(handle).await;
     (inode, dataset.id)
