@@ -8,7 +8,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::plan::lookup::Awake;
 use crate::read::tests::{holders, mix};
-use crate::read::{Candidate, Distance, LearnedBalance, ReadRule, order};
+use crate::read::{
+    Candidate, Distance, HitBalance, LearnedBalance, READS_PER_PART, ReadRule, desired_hit_ratio, order,
+};
 
 const MS: Duration = Duration::from_millis(1);
 const BLOCK: u64 = 1 << 20;
@@ -144,9 +146,10 @@ proptest! {
                 served[reader.read_unanswered(&holders, 2 * MS)] += 1;
             }
         }
-        // Of two nodes the shorter queue: who wins each draw serves twice the mean. The rest is chance. With the shortest
-        // of all 25 it would be 25.
-        prop_assert!(worst_over_mean(&served) < if reads < 4 { 4.0 } else { 3.0 }, "{} {served:?}", worst_over_mean(&served));
+        // Of two nodes the shorter queue: a node that wins each draw serves twice the mean. The rest is chance: these bounds
+        // hold for all 9,000 cases. With the shortest of all 25 it would be 25.
+        let most = match reads { 1 => 4.3, 2 | 3 => 3.9, _ => 3.2 };
+        prop_assert!(worst_over_mean(&served) < most, "{} {served:?}", worst_over_mean(&served));
     }
 
     #[test]
@@ -225,6 +228,10 @@ struct Crowd {
     readers: Vec<Reader>,
     /// When each node has read all that waits, and how long it takes for a block.
     nodes: Vec<(Duration, Duration)>,
+    /// When each reader's link has taken all that is on its way.
+    links: Vec<Duration>,
+    /// One balancer for all readers that knows every queue as it is.
+    oracle: Option<HitBalance<usize>>,
     served: Vec<u64>,
     refused: u64,
 }
@@ -245,6 +252,15 @@ impl Crowd {
 
     /// The node that takes the read in the end. Refusals take no time here.
     fn ask(&mut self, reader: usize, holders: &[usize], now: Duration) -> usize {
+        if let Some(oracle) = &mut self.oracle {
+            let waits = |node: usize| {
+                let (until, each) = self.nodes[node];
+                until.saturating_sub(now).as_secs_f64() / each.as_secs_f64() - READS_PER_PART * oracle.below(node)
+            };
+            let best = *holders.iter().min_by(|one, other| waits(**one).total_cmp(&waits(**other))).unwrap();
+            oracle.count(holders.iter().copied(), best);
+            return best;
+        }
         let (first, rival) = self.readers[reader].choose(holders, now);
         let (Some((rival, edge)), Some(limit)) = (rival, self.readers[reader].queues.limit(first, BLOCK)) else {
             return first;
@@ -280,8 +296,10 @@ impl Crowd {
                 *until = (*until).max(now) + *each;
                 self.served[node] += 1;
                 numbers += 1;
-                // The answer is on the wire for as long as a quick node reads.
-                under_way.insert((*until + 33 * MS, numbers), Reading { reader, node, sent, told });
+                // The answer is on the reader's link for as long as a quick node reads.
+                let answered = (*until).max(self.links[reader]) + 33 * MS;
+                self.links[reader] = answered;
+                under_way.insert((answered, numbers), Reading { reader, node, sent, told });
             }
             let Some(((now, _), done)) = under_way.pop_first() else {
                 return self.nodes.iter().map(|node| node.0).max().unwrap();
@@ -297,6 +315,8 @@ impl Crowd {
         Self {
             readers: (0..nodes as u64).map(|number| Reader::new(seed << 8 | number)).collect(),
             nodes: vec![(Duration::ZERO, 33 * MS); nodes],
+            links: vec![Duration::ZERO; nodes],
+            oracle: None,
             served: vec![0; nodes],
             refused: 0,
         }
@@ -314,7 +334,7 @@ fn anywhere(nodes: usize, count: u64, seed: u64) -> Vec<Vec<usize>> {
     (0..count).map(block).collect()
 }
 
-/// Five times the nodes and readers read nearly five times as fast.
+/// Five times the nodes and readers read more than four and a half times as fast: links of readers are a limit, too.
 #[test]
 fn many_readers_use_many_nodes_as_well_as_few() {
     for seed in 0..4 {
@@ -327,7 +347,7 @@ fn many_readers_use_many_nodes_as_well_as_few() {
         };
         let (few, many) = (rate(5), rate(25));
         println!("seed {seed}: {few:.1} and {many:.1} blocks a second, {:.2} times", many / few);
-        assert!(many / few > 4.7, "{few} {many}, seed {seed}");
+        assert!(many / few > 4.5, "{few} {many}, seed {seed}");
     }
 }
 
@@ -351,4 +371,35 @@ fn an_idle_cluster_refuses_nothing() {
     crowd.readers.truncate(1);
     crowd.read_all(&anywhere(9, 500, 1), 1);
     assert_eq!(crowd.refused, 0);
+}
+
+/// Goal: the part of random placement's rate that an equal-work chain can have at all. Of its first `n` nodes the last ones
+/// have to serve all their blocks, so they have no choice. Method: both layouts, read by readers that choose for
+/// themselves, and by one balancer with true queues for all of them.
+#[test]
+fn an_equal_work_chain_leaves_fewer_choices_than_random_placement() {
+    const BLOCKS: u64 = 4_000;
+    let stored = equal_work::targets(Chain::new(25, 3, 3).unwrap(), BLOCKS).unwrap();
+    for active in [10, 15, 25] {
+        let rate = |blocks: &[Vec<usize>], with_oracle: bool, seed: u64| {
+            let mut held = vec![0.0; active];
+            blocks.iter().flatten().for_each(|node| held[*node] += 1.0);
+            let desired = held.iter().map(|held| desired_hit_ratio(BLOCKS as f64, active as f64, *held));
+            let oracle = with_oracle.then(|| HitBalance::new(desired.enumerate()));
+            let mut crowd = Crowd { oracle, ..Crowd::new(active, seed) };
+            BLOCKS as f64 / crowd.read_all(blocks, 4).as_secs_f64()
+        };
+        let (mut own, mut oracle) = ((0.0, 0.0), (0.0, 0.0));
+        for seed in 0..4 {
+            let mut chain = holders(&stored, BLOCKS, seed);
+            chain.iter_mut().for_each(|holders| holders.retain(|node| *node < active));
+            let random = anywhere(active, BLOCKS, seed);
+            own = (own.0 + rate(&chain, false, seed), own.1 + rate(&random, false, seed));
+            oracle = (oracle.0 + rate(&chain, true, seed), oracle.1 + rate(&random, true, seed));
+        }
+        let (own, oracle) = (own.0 / own.1, oracle.0 / oracle.1);
+        println!("{active} nodes: {own:.3} of random placement, {oracle:.3} with true queues");
+        assert!((0.90..0.985).contains(&oracle), "{oracle} with {active} nodes");
+        assert!(own > oracle - 0.07, "{own} {oracle} with {active} nodes");
+    }
 }
