@@ -54,6 +54,9 @@ pub const MACHINES: Machines = Machines {
 /// Up to this a segment has metadata, of which a byte stands for itself.
 const METADATA_MAX: u64 = 2 << 10;
 
+/// The same of an access to a disk: a page of the store's own records. Data comes in chunks, which are longer.
+const RECORD_MAX: u64 = 4 << 10;
+
 /// Aligned writes from this size on go around the page cache, as on a real disk.
 const DIRECT_MIN: u64 = 256 << 10;
 
@@ -68,6 +71,8 @@ impl Machines {
             read_latency: self.disk_latency,
             sync_latency: self.sync_latency,
             bandwidth_bytes_per_sec: self.disk_bytes_per_sec / scale,
+            small: (scale > 1)
+                .then_some(Small { bytes_max: RECORD_MAX, bandwidth_bytes_per_sec: self.disk_bytes_per_sec }),
             direct_bytes_min: DIRECT_MIN / scale,
             ..DiskOptions::default()
         };

@@ -6,7 +6,7 @@ use ebb_power::Supply;
 use ebb_power::signal::Signal;
 use ebb_types::Result;
 
-use super::requests::{MARKS, all, cell, mean, over_time, run};
+use super::requests::{Arrivals, Load, MARKS, Steps, all, cell, mean, run};
 use crate::hardware::MACHINES;
 use crate::measure::Latencies;
 use crate::part::Lab;
@@ -16,8 +16,11 @@ use crate::signals;
 pub const SOURCES: &[&str] = &["Fig. 12a", "Fig. 12b"];
 
 const POWERS: [u32; 5] = [20, 30, 50, 70, 100];
-/// Of a request, in bytes.
-const OBJECT: u64 = 100_000;
+
+/// Objects of 100 KB by Zipf's law, at a steady rate (Sec. 6.2). The paper does not give the exponent.
+const fn load(files: u32) -> Load {
+    Load { bytes: 100_000, skew: 1.0, arrivals: Arrivals::Steady, files }
+}
 
 pub fn section(lab: &Lab<'_>) -> Result<Section> {
     let mut section = Section::new("", &[]);
@@ -32,7 +35,7 @@ fn steady(section: &mut Section, lab: &Lab<'_>) -> Result<()> {
         Rival::ALL.into_iter().flat_map(|rival| powers.iter().map(move |percent| (rival, *percent))).collect();
     let seen = lab.map(&cases, |(rival, percent)| {
         let signal = Signal::constant(Supply::Fraction(f64::from(*percent) / 100.0))?;
-        run(*rival, &signal, lab.seed, OBJECT, files, MACHINES.interval * minutes).map(|steps| all(&steps))
+        run(*rival, &signal, lab.seed, load(files), MACHINES.interval * minutes).map(|steps| all(&steps))
     })?;
     let of = |rival, percent| cases.iter().position(|case| *case == (rival, percent)).map(|at| &seen[at]);
     let at = |rival, percent| of(rival, percent).and_then(mean);
@@ -93,7 +96,7 @@ fn steady(section: &mut Section, lab: &Lab<'_>) -> Result<()> {
 fn wind_and_sun(section: &mut Section, lab: &Lab<'_>) -> Result<()> {
     let signal = signals::renewable()?;
     let (files, span) = lab.effort.of((63, signals::SPAN), (27, signals::STEP * 3));
-    let seen = lab.map(&Rival::ALL, |rival| run(*rival, &signal, lab.seed, OBJECT, files, span))?;
+    let seen = lab.map(&Rival::ALL, |rival| run(*rival, &signal, lab.seed, load(files), span))?;
     let whole = |rival: Rival| all(&seen[rival as usize]);
     let [blink, proportional, rabbit, tide] =
         [Rival::Blink, Rival::LoadProportional, Rival::Rabbit, Rival::Tide].map(whole);
@@ -127,3 +130,14 @@ fn wind_and_sun(section: &mut Section, lab: &Lab<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Each rival's latency, step by step.
+fn over_time(title: &str, subtitle: &str, seen: &[Steps]) -> Figure {
+    let mut figure =
+        Figure::plane(title, Axis::linear("minutes").from(0.0), Axis::log("mean latency in five minutes (s)"))
+            .subtitle(subtitle);
+    for ((rival, steps), mark) in Rival::ALL.into_iter().zip(seen).zip(MARKS) {
+        let point = |(step, seen): (usize, &Latencies)| (step as f64 * 5.0, mean(seen).unwrap_or(f64::NAN));
+        figure = figure.with(rival.name(), mark, steps.iter().enumerate().map(point).collect());
+    }
+    figure
+}

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_client::Access;
-use ebb_plan::figure::Axis;
-use ebb_plan::{Cell, Figure, Mark};
+use ebb_plan::{Cell, Mark};
 use ebb_power::PolicyKind;
 use ebb_power::signal::Signal;
 use ebb_runtime::virt::Dice;
@@ -19,17 +18,38 @@ use crate::signals;
 use crate::testbed::{Layout, Setting, Testbed, User, on_arranged};
 
 const NODES: u32 = 9;
-/// Between two requests.
+/// Between two requests at a steady rate.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Files of one block of 4 MB, a quarter of that here, so that small requests stay small.
+/// Files of one block of 4 MiB. A byte stands for itself, so that a request fetches as much as on a real cluster.
 const fn setting(files: u32) -> Setting {
     let setting = Setting::of(NODES, PolicyKind::AlwaysOn, Layout::RANDOM, 0);
-    Setting { scale: 4, block_bytes: 1 << 20, files, blocks_per_file: 1, ..setting }
+    Setting { scale: 1, block_bytes: 4 << 20, files, blocks_per_file: 1, ..setting }
 }
 
-/// The sequence of requests: objects of `bytes` (at full size), popular by Zipf's law with an exponent of 1. The paper
-/// says so of the key-value store. It does not describe the search engine's trace, so the same law serves both.
+/// When the user asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Arrivals {
+    /// At a steady rate, whether the requests before were answered or not.
+    Steady,
+    /// One after the other: so long after the last answer.
+    AfterAnswer(Duration),
+}
+
+/// Requests of a user.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Load {
+    /// Of an object: each request reads one.
+    pub bytes: u64,
+    /// The exponent of Zipf's law, by which objects are popular. 0: all alike.
+    pub skew: f64,
+    /// When the user asks.
+    pub arrivals: Arrivals,
+    /// Files with the objects.
+    pub files: u32,
+}
+
+/// The sequence of requests.
 struct Requests {
     bytes: u64,
     /// Cumulative weights of the objects, in the order of their popularity.
@@ -40,18 +60,17 @@ struct Requests {
 }
 
 impl Requests {
-    fn new(setting: Setting, bytes: u64, mut dice: Dice) -> Self {
-        let stored = bytes.div_ceil(setting.scale);
-        let count = u64::from(setting.files * setting.blocks_per_file) * (setting.block_bytes / stored);
+    fn new(setting: Setting, load: Load, mut dice: Dice) -> Self {
+        let count = u64::from(setting.files * setting.blocks_per_file) * (setting.block_bytes / load.bytes);
         let mut sum = 0.0;
         let weight = |rank: u64| {
-            sum += 1.0 / (rank as f64 + 1.0);
+            sum += (rank as f64 + 1.0).powf(-load.skew);
             sum
         };
         let until = (0..count).map(weight).collect();
         let mut places: Vec<u64> = (0..count).collect();
         dice.shuffle(&mut places);
-        Self { bytes: stored, until, places, dice }
+        Self { bytes: load.bytes, until, places, dice }
     }
 
     /// File, offset.
@@ -86,17 +105,17 @@ impl Requests {
 /// Latencies in each step.
 pub(super) type Steps = Vec<Latencies>;
 
-/// Requests at a steady rate, whether those before were answered or not, for so long.
-async fn ask(bed: &Testbed, user: &User, mut requests: Requests, step: Duration, span: Duration) -> Steps {
+/// Asks for so long.
+async fn ask(bed: &Testbed, user: &User, mut requests: Requests, arrivals: Arrivals, span: Duration) -> Steps {
     let (setting, began) = (bed.setting, bed.world.now());
-    let count = span.as_nanos().div_ceil(step.as_nanos()) as usize;
+    let count = span.as_nanos().div_ceil(signals::STEP.as_nanos()) as usize;
     let steps: Arc<Mutex<Steps>> = Arc::new(Mutex::new(vec![Latencies::default(); count]));
     let mut tasks = Vec::new();
     while bed.world.now() - began < span {
         let (file, offset) = requests.next(setting);
         let (user, world, steps, bytes) = (user.clone(), bed.world.clone(), Arc::clone(&steps), requests.bytes);
-        let at = ((world.now() - began).as_nanos() / step.as_nanos()) as usize;
-        tasks.push(user.runtime.clone().spawn("request", async move {
+        let at = ((world.now() - began).as_nanos() / signals::STEP.as_nanos()) as usize;
+        let request = user.runtime.clone().spawn("request", async move {
             let asked = world.now();
             let read = user.client.read(user.handles[file], offset, bytes as u32).await;
             let mut steps = steps.lock();
@@ -104,8 +123,17 @@ async fn ask(bed: &Testbed, user: &User, mut requests: Requests, step: Duration,
                 Ok(_) => steps[at].add(world.now() - asked),
                 Err(_) => steps[at].failed += 1,
             }
-        }));
-        bed.world.sleep(PAUSE).await;
+        });
+        match arrivals {
+            Arrivals::Steady => {
+                tasks.push(request);
+                bed.world.sleep(PAUSE).await;
+            }
+            Arrivals::AfterAnswer(pause) => {
+                let _ended = request.join().await;
+                bed.world.sleep(pause).await;
+            }
+        }
     }
     for task in tasks {
         let _ended = task.join().await;
@@ -113,10 +141,10 @@ async fn ask(bed: &Testbed, user: &User, mut requests: Requests, step: Duration,
     std::mem::take(&mut *steps.lock())
 }
 
-/// One run: latencies in each step of the signal.
-pub(super) fn run(rival: Rival, signal: &Signal, seed: u64, bytes: u64, files: u32, span: Duration) -> Result<Steps> {
-    let setting = rival.on(setting(files));
-    let requests = Requests::new(setting, bytes, Dice::new(seed, "requests"));
+/// One run: latencies of the requests of each step of the signal.
+pub(super) fn run(rival: Rival, signal: &Signal, seed: u64, load: Load, span: Duration) -> Result<Steps> {
+    let setting = rival.on(setting(load.files));
+    let requests = Requests::new(setting, load, Dice::new(seed, "requests"));
     let popularity = requests.popularity(setting);
     on_arranged(seed, setting, &rival.homes(NODES, &popularity), |mut bed| async move {
         let user = bed.user("user", Some(Access::Read)).await?;
@@ -124,7 +152,7 @@ pub(super) fn run(rival: Rival, signal: &Signal, seed: u64, bytes: u64, files: u
         bed.supply_and_wait(signal.at(Duration::ZERO)).await?;
         let (followed, steps) = tokio::join!(
             follow(&bed, signal, signals::STEP / 10, span),
-            ask(&bed, &user, requests, signals::STEP, span)
+            ask(&bed, &user, requests, load.arrivals, span)
         );
         followed.map(|()| steps)
     })
@@ -149,18 +177,6 @@ pub(super) fn cell(time: Option<f64>) -> Cell {
     time.map_or_else(|| "infinite".into(), |time| Cell::text(format!("{:.3} s", time)))
 }
 
-/// Each rival's latency, step by step.
-pub(super) fn over_time(title: &str, subtitle: &str, seen: &[Vec<Latencies>]) -> Figure {
-    let mut figure =
-        Figure::plane(title, Axis::linear("minutes").from(0.0), Axis::log("mean latency in five minutes (s)"))
-            .subtitle(subtitle);
-    for ((rival, steps), mark) in Rival::ALL.into_iter().zip(seen).zip(MARKS) {
-        let point = |(step, seen): (usize, &Latencies)| (step as f64 * 5.0, mean(seen).unwrap_or(f64::NAN));
-        figure = figure.with(rival.name(), mark, steps.iter().enumerate().map(point).collect());
-    }
-    figure
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,7 +184,8 @@ mod tests {
     #[test]
     fn popular_objects_are_asked_for_more_often_and_all_fit() {
         let setting = setting(16);
-        let requests = Requests::new(setting, 100_000, Dice::new(1, "test"));
+        let load = Load { bytes: 100_000, skew: 1.0, arrivals: Arrivals::Steady, files: 16 };
+        let requests = Requests::new(setting, load, Dice::new(1, "test"));
         let popularity = requests.popularity(setting);
         assert!((popularity.iter().sum::<f64>() - requests.until.last().unwrap()).abs() < 1e-9);
         for rank in 0..requests.until.len() {
@@ -177,5 +194,13 @@ mod tests {
         }
         let most = popularity.iter().copied().fold(0.0, f64::max);
         assert!(most > 2.0 * popularity.iter().sum::<f64>() / popularity.len() as f64);
+    }
+
+    #[test]
+    fn objects_are_popular_alike_without_a_skew() {
+        let setting = setting(4);
+        let load = Load { bytes: 1 << 20, skew: 0.0, arrivals: Arrivals::Steady, files: 4 };
+        let popularity = Requests::new(setting, load, Dice::new(1, "test")).popularity(setting);
+        assert_eq!(popularity, [4.0; 4]);
     }
 }
