@@ -3,9 +3,11 @@
 //!
 //! Unlike the papers on power this one is measured on real processes, a real mount and a real disk: it compares the
 //! costs of a block size in software, network and disk, which virtual time does not have. The command `ebb lab
-//! metablocks` measures. Here are the settings, the paper's numbers, and the sentences about ours beside them. Pure.
+//! metablocks` measures. Here are the settings, the paper's numbers, and the sentences about ours beside them. Pure, but
+//! for [`seeks`]: the disks that the paper had are modelled.
 
 mod rows;
+pub mod seeks;
 
 use ebb_plan::figure::Axis;
 use ebb_plan::{Bars, Cell, Figure, Mark, Section, Table};

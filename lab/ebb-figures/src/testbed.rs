@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client, Created, Handle, NewFile, NewName};
+use ebb_client::{Access, Client, ClientOptions, Created, Handle, NewFile, NewName};
 use ebb_power::policy::reservoir::steady;
 use ebb_power::policy::{Ask, Rotational, Timing, choose};
 use ebb_power::{Battery, Duty, Hardware, PolicyKind, Supply, wall_ms};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World};
-use ebb_types::{Credentials, HostName, InodeId, NodeId, Result, err};
+use ebb_rpc::Counters;
+use ebb_types::{Credentials, HostName, InodeId, NodeId, Prefetch, Result, err};
 use ebb_virtual::power::{OverloadRule, PowerCluster, PowerOptions, Settings, newest_plan};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{CreateDataset, Op, SetDataset};
@@ -73,12 +74,16 @@ pub struct Setting {
     pub layout: Layout,
     /// Bytes that a byte stands for.
     pub scale: u64,
-    /// Bytes of a block as it is stored, the unit of placement and of transfer.
+    /// Bytes of a block as it is stored, the unit of transfer.
     pub block_bytes: u64,
     /// Files.
     pub files: u32,
     /// Blocks of each.
     pub blocks_per_file: u32,
+    /// Blocks of a metablock, the unit of placement.
+    pub metablock_blocks: u32,
+    /// Of an access to a disk that is far from the last one.
+    pub seek: Duration,
     /// Whether nodes write for homes that have too much to write.
     pub offloads: bool,
 }
@@ -95,6 +100,8 @@ impl Setting {
             block_bytes: 64 << 10,
             files: blocks.div_ceil(16),
             blocks_per_file: 16,
+            metablock_blocks: 1,
+            seek: Duration::ZERO,
             offloads: true,
         }
     }
@@ -145,7 +152,9 @@ pub fn on_arranged<T, F>(seed: u64, setting: Setting, homes: &[u32], body: impl 
 where
     F: Future<Output = Result<T>>,
 {
-    World::run(seed, MACHINES.world(setting.scale), |world| async move {
+    let mut machines = MACHINES.world(setting.scale);
+    machines.disk.seek = setting.seek;
+    World::run(seed, machines, |world| async move {
         let mut bed = Testbed::start(&world, setting).await?;
         bed.fill(homes).await?;
         body(bed).await
@@ -212,7 +221,7 @@ impl Testbed {
             primaries: layout.primaries,
             gear_size: layout.gear_size,
             block_size: self.setting.block_bytes,
-            metablock_size: self.setting.block_bytes,
+            metablock_size: self.setting.block_bytes * u64::from(self.setting.metablock_blocks),
             replication: "pipeline".to_owned(),
             ..settings
         };
@@ -292,6 +301,16 @@ impl Testbed {
     pub async fn user(&self, host: &str, access: Option<Access>) -> Result<User> {
         let client = self.cluster.connect(host).await?;
         self.open(client, &self.world.process(host), access).await
+    }
+
+    /// A user that is always on, with memory for blocks, that has so much fetched ahead of a sequential reader.
+    pub async fn caching_user(&self, host: &str, cache_bytes: usize, prefetch: Prefetch) -> Result<User> {
+        let process = self.world.process(host);
+        let with_cache = |options: &mut ClientOptions| {
+            (options.read_cache_bytes, options.prefetch) = (cache_bytes, Some(prefetch));
+        };
+        let client = self.cluster.session_with(&process, Counters::default(), with_cache).await?;
+        self.open(client, &process, Some(Access::Read)).await
     }
 
     /// A user on a node, counted from 0. It is frozen with the node.

@@ -7,15 +7,18 @@ mod bonnie;
 mod measure;
 mod site;
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use ebb_cli::Context;
 use ebb_cli::units::ByteSize;
 use ebb_client::Unit;
-use ebb_figures::Outcome;
+use ebb_figures::part::Step;
+use ebb_figures::{Effort, Lab, Outcome};
 use ebb_figures::metablocks::{self as lab, BONNIE, CASES, Gauge, PREFETCHES, Placing, READERS, Reader, Seen};
-use ebb_types::{Result, bail};
+use ebb_plan::Section;
+use ebb_types::{Result, bail, err};
 use indicatif::ProgressBar;
 
 use self::site::Site;
@@ -33,7 +36,7 @@ pub struct MetablocksArgs {
     #[arg(long, default_value_t = 3)]
     rounds: u32,
     /// Parts to measure, comma-separated.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Search, Part::Prefetch, Part::Bonnie])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Search, Part::Prefetch, Part::Bonnie, Part::Seeks])]
     parts: Vec<Part>,
     /// Directory for figures (SVG), numbers (JSON) and a page with all of them. It is created if it does not exist.
     #[arg(long, value_name = "DIR")]
@@ -48,6 +51,8 @@ enum Part {
     Prefetch,
     /// Table 2: random and sequential reads, by bonnie++ on a mount and by Ebb's own reader.
     Bonnie,
+    /// Table 2 in virtual time: sequential reads from disks that seek. It alone needs no cluster.
+    Seeks,
 }
 
 /// Measures, reports, and removes everything again.
@@ -61,12 +66,17 @@ pub async fn run(context: &Context, args: &MetablocksArgs) -> Result<()> {
     if args.parts.contains(&Part::Bonnie) {
         bonnie::check()?;
     }
-    let site = Site::make(context.cluster()?, args.size.0).await?;
-    let seen = rounds(context, args, &site).await;
-    let gone = site.remove().await;
-    let seen = seen?;
-    gone?;
-    let outcome = Outcome { section: lab::section(&seen) };
+    let mut section = if args.parts.iter().all(|part| *part == Part::Seeks) {
+        Section::new(lab::TITLE, &[])
+    } else {
+        on_the_cluster(context, args).await?
+    };
+    if args.parts.contains(&Part::Seeks) {
+        let modelled = seeks(context).await?;
+        section.rows.extend(modelled.rows);
+        section.tables.extend(modelled.tables);
+    }
+    let outcome = Outcome { section };
     let (rounds, about) = (args.rounds, "The paper's number, ours on this cluster, and the reason for a difference.");
     if let Some(dir) = &args.out {
         paper::write_all(dir, &outcome, &outcome.measured_json(rounds), about)?;
@@ -89,12 +99,42 @@ pub async fn run(context: &Context, args: &MetablocksArgs) -> Result<()> {
     Ok(())
 }
 
+async fn on_the_cluster(context: &Context, args: &MetablocksArgs) -> Result<Section> {
+    let site = Site::make(context.cluster()?, args.size.0).await?;
+    let seen = rounds(context, args, &site).await;
+    let gone = site.remove().await;
+    let seen = seen?;
+    gone?;
+    Ok(lab::section(&seen))
+}
+
+/// Chance decides nothing here but the places of blocks.
+const SEED: u64 = 1;
+
+async fn seeks(context: &Context) -> Result<Section> {
+    let bar = context.output.item_bar(0, "worlds");
+    let shown = bar.clone();
+    let made = move || {
+        let on_world = |step| match step {
+            Step::More(count) => shown.inc_length(count as u64),
+            Step::Done => shown.inc(1),
+        };
+        let jobs = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        lab::seeks::section(&Lab { seed: SEED, effort: Effort::Full, jobs, on_world: &on_world })
+    };
+    // A world of its own must not run within this process's runtime.
+    let made = tokio::task::spawn_blocking(made).await;
+    bar.finish_and_clear();
+    made.map_err(|error| err!(Internal, "{error}"))?
+}
+
 async fn rounds(context: &Context, args: &MetablocksArgs, site: &Site) -> Result<Seen> {
     let mut seen = Seen::new(site.nodes(), args.size.0);
     let per_round = |part: &Part| match part {
         Part::Search => CASES.len(),
         Part::Prefetch => PREFETCHES.len() * READERS.len(),
         Part::Bonnie => BONNIE.len() * 3,
+        Part::Seeks => 0,
     };
     let all = args.parts.iter().map(per_round).sum::<usize>() as u64 * u64::from(args.rounds);
     let bar = context.output.item_bar(all, "measurements");
