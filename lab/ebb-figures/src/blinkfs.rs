@@ -6,6 +6,7 @@ mod keyvalue;
 mod latency;
 mod mapreduce;
 mod oscillation;
+mod policies;
 mod requests;
 mod search;
 mod speed;
@@ -21,7 +22,7 @@ pub const INTRO: &[&str] = &[
      Reads, writes and jobs are those of the real services in virtual time, under plans of the real policies.",
 ];
 
-/// Its figures, in the order of the paper; then how the policies keep to the supply.
+/// Its figures, in the order of the paper; then the policies beside each other, and how they keep to the supply.
 pub const PARTS: &[Part] = &[
     Part { sources: computed::SOURCES, make: computed::section },
     Part { sources: speed::SOURCES, make: speed::section },
@@ -30,5 +31,6 @@ pub const PARTS: &[Part] = &[
     Part { sources: mapreduce::SOURCES, make: mapreduce::section },
     Part { sources: keyvalue::SOURCES, make: keyvalue::section },
     Part { sources: search::SOURCES, make: search::section },
+    Part { sources: policies::SOURCES, make: policies::section },
     Part { sources: compliance::SOURCES, make: compliance::section },
 ];

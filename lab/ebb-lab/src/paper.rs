@@ -71,6 +71,11 @@ pub fn run(context: &Context, paper: &Paper, args: &PaperArgs) -> Result<()> {
         output.print_json(&outcome.json(args.seed));
         return Ok(());
     }
+    for table in &outcome.section.tables {
+        output.say(&table.title);
+        table.lines().iter().for_each(|line| output.say(line));
+        output.say("");
+    }
     output.say(paper.title);
     outcome.table().lines().iter().for_each(|line| output.say(line));
     let (agreeing, all) = (outcome.section.agreeing(), outcome.section.rows.len());

@@ -1,5 +1,6 @@
 //! Tables that print for people, as CSV, as HTML and as JSON records.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
@@ -109,6 +110,8 @@ pub struct Table {
     pub title: String,
     columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
+    /// Row and column of cells that stand out.
+    marked: BTreeSet<(usize, usize)>,
 }
 
 impl Table {
@@ -116,7 +119,7 @@ impl Table {
     #[must_use]
     pub fn new(title: impl Into<String>, columns: &[(&str, &str)]) -> Self {
         let column = |(key, head): &(&str, &str)| Column { key: (*key).to_owned(), head: (*head).to_owned() };
-        Self { title: title.into(), columns: columns.iter().map(column).collect(), rows: Vec::new() }
+        Self { title: title.into(), columns: columns.iter().map(column).collect(), rows: Vec::new(), marked: BTreeSet::new() }
     }
 
     /// Adds a row.
@@ -126,6 +129,13 @@ impl Table {
     pub fn row(&mut self, cells: Vec<Cell>) {
         assert_eq!(cells.len(), self.columns.len(), "a row of {:?}", self.title);
         self.rows.push(cells);
+    }
+
+    /// Adds a row in which some cells stand out: bold on a page, with a star in a terminal. Programs see no mark.
+    pub fn marked_row(&mut self, cells: Vec<Cell>, marks: &[bool]) {
+        let row = self.rows.len();
+        self.marked.extend(marks.iter().enumerate().filter(|(_, is_marked)| **is_marked).map(|(column, _)| (row, column)));
+        self.row(cells);
     }
 
     /// The rows so far.
@@ -138,7 +148,12 @@ impl Table {
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let numeric = self.numeric();
-        let body: Vec<Vec<String>> = self.rows.iter().map(|row| row.iter().map(Cell::human).collect()).collect();
+        let star = |row: usize, column: usize| if self.marked.contains(&(row, column)) { "*" } else { "" };
+        let words = |(row, cells): (usize, &Vec<Cell>)| {
+            let cells = cells.iter().enumerate();
+            cells.map(|(column, cell)| format!("{}{}", star(row, column), cell.human())).collect::<Vec<_>>()
+        };
+        let body: Vec<Vec<String>> = self.rows.iter().enumerate().map(words).collect();
         let head: Vec<String> = self.columns.iter().map(|column| column.head.clone()).collect();
         let width = |index: usize| {
             let cells = body.iter().chain([&head]);
@@ -189,10 +204,12 @@ impl Table {
             let _ = write!(out, "<th{}>{}</th>", class(index), escape(&column.head));
         }
         out.push_str("</tr></thead>\n<tbody>\n");
-        for row in &self.rows {
+        for (row, cells) in self.rows.iter().enumerate() {
             out.push_str("<tr>");
-            for (index, cell) in row.iter().enumerate() {
-                let _ = write!(out, "<td{}>{}</td>", class(index), escape(&cell.human()));
+            for (index, cell) in cells.iter().enumerate() {
+                let (words, is_marked) = (escape(&cell.human()), self.marked.contains(&(row, index)));
+                let words = if is_marked { format!("<b>{words}</b>") } else { words };
+                let _ = write!(out, "<td{}>{words}</td>", class(index));
             }
             out.push_str("</tr>\n");
         }
@@ -248,6 +265,15 @@ mod tests {
         assert_eq!(lines[0], "scheme       lost a year");
         assert_eq!(lines[2], "3 copies          87.3 B");
         assert_eq!(lines[4], "none                   -");
+    }
+
+    #[test]
+    fn marked_cells_stand_out_for_people_alone() {
+        let mut table = Table::new("Best", &[("one", "one"), ("other", "other")]);
+        table.marked_row(vec![Cell::Count(1), Cell::Count(2)], &[false, true]);
+        assert_eq!(table.lines()[2], "  1     *2");
+        assert!(table.html().contains("<td class=\"num\">1</td><td class=\"num\"><b>2</b></td>"));
+        assert_eq!(table.csv(), "one,other\n1,2\n");
     }
 
     #[test]

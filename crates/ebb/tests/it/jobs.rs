@@ -90,7 +90,7 @@ fn the_metablocks_experiment_runs_and_leaves_nothing_behind() {
         }
     }
     let tables = report["tables"].as_array().unwrap();
-    assert_eq!(tables.iter().map(|table| table["rows"].as_array().unwrap().len()).collect::<Vec<_>>(), [7, 15]);
+    assert_eq!(tables.iter().map(|table| table["rows"].as_array().unwrap().len()).collect::<Vec<_>>(), [7, 15, 5]);
     let unused = |prefetch: &str, reader: &str| {
         let rows = tables[1]["rows"].as_array().unwrap();
         let found = rows.iter().find(|row| row["prefetch"] == prefetch && row["reader"] == reader);

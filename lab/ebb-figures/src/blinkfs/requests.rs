@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use ebb_client::Access;
 use ebb_plan::{Cell, Mark};
-use ebb_power::PolicyKind;
 use ebb_power::signal::Signal;
+use ebb_power::{PolicyKind, Supply};
 use ebb_runtime::virt::Dice;
 use ebb_types::Result;
 use parking_lot::Mutex;
@@ -15,7 +15,7 @@ use crate::drive::follow;
 use crate::measure::Latencies;
 use crate::rivals::Rival;
 use crate::signals;
-use crate::testbed::{Layout, Setting, Testbed, User, on_arranged};
+use crate::testbed::{Layout, Setting, Testbed, User, on, on_arranged};
 
 const NODES: u32 = 9;
 /// Between two requests at a steady rate.
@@ -149,13 +149,40 @@ pub(super) fn run(rival: Rival, signal: &Signal, seed: u64, load: Load, span: Du
     on_arranged(seed, setting, &rival.homes(NODES, &popularity), |mut bed| async move {
         let user = bed.user("user", Some(Access::Read)).await?;
         rival.prepare(&mut bed, &user, |block| popularity.get(block).copied().unwrap_or(0.0)).await?;
-        bed.supply_and_wait(signal.at(Duration::ZERO)).await?;
-        let (followed, steps) = tokio::join!(
-            follow(&bed, signal, signals::STEP / 10, span),
-            ask(&bed, &user, requests, load.arrivals, span)
-        );
-        followed.map(|()| steps)
+        measure(&bed, &user, signal, requests, (load.arrivals, span)).await
     })
+}
+
+/// The same at one supply, by a policy on a layout.
+pub(super) fn steady(
+    policy: PolicyKind,
+    layout: Layout,
+    supply: Supply,
+    seed: u64,
+    load: Load,
+    span: Duration,
+) -> Result<Latencies> {
+    let setting = Setting { policy, layout, ..setting(load.files) };
+    let (requests, signal) = (Requests::new(setting, load, Dice::new(seed, "requests")), Signal::constant(supply)?);
+    on(seed, setting, |bed| async move {
+        let user = bed.user("user", Some(Access::Read)).await?;
+        measure(&bed, &user, &signal, requests, (load.arrivals, span)).await.map(|steps| all(&steps))
+    })
+}
+
+async fn measure(
+    bed: &Testbed,
+    user: &User,
+    signal: &Signal,
+    requests: Requests,
+    (arrivals, span): (Arrivals, Duration),
+) -> Result<Steps> {
+    bed.supply_and_wait(signal.at(Duration::ZERO)).await?;
+    let (followed, steps) = tokio::join!(
+        follow(bed, signal, signals::STEP / 10, span),
+        ask(bed, user, requests, arrivals, span)
+    );
+    followed.map(|()| steps)
 }
 
 /// All of them together.
