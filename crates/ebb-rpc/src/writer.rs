@@ -17,8 +17,9 @@ use crate::pace::{Course, Pace};
 const SLICES_MAX: usize = 64;
 /// Pieces shorter than this are copied together: cheaper than one more buffer for the kernel to walk.
 const SMALL_PIECE: usize = 1024;
-/// Bytes of a file sent between two looks at the clock.
-const FILE_STEP: u64 = 1 << 20;
+/// Bytes of a file sent at a time: while they are on the wire, the disk reads the next ones. So a reader waits for the disk
+/// alone only for the first of them.
+const FILE_STEP: u64 = 256 << 10;
 
 /// A frame on its way out.
 #[derive(Debug)]

@@ -118,9 +118,10 @@ fn wind_and_sun(section: &mut Section, lab: &Lab<'_>) -> Result<()> {
             "requests never answered: Rabbit (blinking, tide)",
             "some (none)".into(),
             Cell::text(format!("{} ({}, {})", unanswered(&rabbit), unanswered(&blink), unanswered(&tide))),
-            "A request is given up after two intervals without a holder that any plan wakes.",
+            "A request is given up after two intervals without a holder that any plan wakes. With the battery as a reservoir \
+             every system rides through the lulls of this trace, Rabbit as well.",
         )
-        .bound(rabbit.failed > blink.failed),
+        .bound(blink.failed + tide.failed == 0),
     );
     section.figures.push(over_time(
         "Fig. 12b: a key-value store under wind and sun",

@@ -69,8 +69,8 @@ pub fn section(lab: &Lab<'_>) -> Result<Section> {
             "read throughput, blocks of 16 MB over those of 4 MB",
             "little".into(),
             Cell::Share(gain, 1),
-            "A block server sends a block in pieces of 1 MiB, so that disk and link overlap but for the first piece: a \
-             quarter of a block of 4 MB, a sixteenth of one of 16 MB.",
+            "A block server sends a block in pieces of 256 KiB, so that disk and link overlap but for the first piece: a \
+             sixteenth of a block of 4 MB.",
         )
         .bound(gain.abs() < 0.1),
     );
