@@ -24,7 +24,7 @@ const MEETING_MS: u64 = 100;
 /// Assumed minimum rate of a copy, in bytes per second, if there is no limit.
 const LEAST_RATE: u64 = 50 << 20;
 /// A wait for two nodes up to this time is no burden to writers.
-const SOON_MS: u64 = 2_000;
+pub(crate) const SOON_MS: u64 = 2_000;
 
 /// State of the cluster at one moment.
 #[derive(Clone, Copy)]

@@ -3,25 +3,32 @@
 //! Every step comes through [`begin_step`], whatever its reason. A copy counts against the limits of its two nodes from
 //! its start to its end.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_meta::Machine;
 use ebb_runtime::SeededBug;
-use ebb_types::{ErrorKind, InodeId, MetablockId, Result, Version, bail};
+use ebb_types::{ErrorKind, InodeId, MetablockId, NodeId, Result, Version, bail};
 use ebb_wire::pb;
 use pb::command::Command as Op;
 
-use super::transfer::{Pull, pull};
+use super::route::Route;
+use super::transfer::{Pull, pull, wait_max};
 use super::{Kind, Obstacle, Outcome, Priority, Step, Task, place, rejoin};
 use crate::acquire::Turn;
 use crate::leases::{Decision, MASTER, Mode};
 use crate::shared::Shared;
+use crate::view::SOON_MS;
 use crate::work::{CopyInProgress, Origin};
 
 /// Longest pause of a file's writers for a copy. After it the copy continues, and the compare-and-swap at its end
 /// decides.
 const TURN_MAX: Duration = Duration::from_secs(10);
+/// Writers wait for a node that wakes within this time.
+const SOON: Duration = Duration::from_millis(SOON_MS);
+/// One interval of a power plan in so many has recalls of leases whose holders may have to wait for sleeping members.
+const RECALL_PERIOD: u64 = 8;
 /// Time for which a failed copy still counts as in progress. Without it, the end of any other copy would start it again
 /// at once.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
@@ -153,10 +160,9 @@ fn start(shared: &Arc<Shared>, step: Step, copy: Copy) {
         shared.runtime.spawn("extra copy", async move { make_extra(&own, &task, copy, in_progress, priority).await });
         return;
     }
-    let turn = Turn::queue(shared, MASTER, task.inode, Mode::Read);
     shared.soft().work.copies.insert(task.metablock, in_progress);
     shared.runtime.spawn("copy", async move {
-        if let Err(error) = make(&own, &task, &copy, in_progress, priority, turn).await {
+        if let Err(error) = make(&own, &task, &copy, in_progress, priority).await {
             tracing::info!(metablock = %task.metablock, %error, "a copy failed; its set is tried again");
             own.runtime.sleep(FAILED_PAUSE).await;
         }
@@ -165,16 +171,20 @@ fn start(shared: &Arc<Shared>, step: Step, copy: Copy) {
     });
 }
 
-/// Makes a copy for a set: the writers pause, the target pulls, the set changes.
+/// Makes a copy for a set: the two nodes meet, the writers pause, the target pulls, the set changes.
 async fn make(
     shared: &Arc<Shared>,
     task: &Task,
     copy: &Copy,
     in_progress: CopyInProgress,
     priority: Priority,
-    turn: Turn,
 ) -> Result<()> {
+    let Some(task) = &meet(shared, task, copy).await? else { return Ok(()) };
+    let turn = Turn::queue(shared, MASTER, task.inode, Mode::Read);
     let Some(at) = wait_for_writers(shared, task, &turn).await? else { return Ok(()) };
+    if wait_of(shared, task, copy) > SOON {
+        bail!(Unavailable, "a node fell asleep while the writers gave their lease back, and they wait for none");
+    }
     if let Record::Rejoined(_, left_out) = &copy.record {
         // A failed stamp is the member's own fault and must not be blamed on the copy's source.
         rejoin::restamp(shared, task, left_out, at).await?;
@@ -183,6 +193,57 @@ async fn make(
     let done = carry_out(shared, task, copy, &pull, &turn).await;
     note_end(shared, task, copy, &done);
     done
+}
+
+/// Waits until the two nodes serve together, and the members of a file that is held, while its writers go on. Returns the
+/// task with the epoch of then: writers may have taken the lease meanwhile. `None` means that the metablock is gone.
+///
+/// A holder gives its lease back when all members have what it wrote. With one of them asleep its writers would wait for
+/// that node. Where the members are never awake together, the copy does not wait for them for ever.
+async fn meet(shared: &Arc<Shared>, task: &Task, copy: &Copy) -> Result<Option<Task>> {
+    let interval = shared.soft().plans.at(shared.wall_ms()).map_or(0, |plan| plan.interval_ms);
+    let (until, pair_max) = (shared.runtime.now().after(Duration::from_millis(interval * 2)), wait_max(shared));
+    loop {
+        let pair = wait_of(shared, task, copy);
+        if pair > pair_max {
+            bail!(Unavailable, "{} and {} serve together in {pair:?} only", copy.source.node_id(), copy.target.node_id());
+        }
+        let members = wait_of_members(shared, task.inode).min(until.since(shared.runtime.now()));
+        if pair.is_zero() && members.is_zero() {
+            break;
+        }
+        shared.runtime.sleep(pair.max(members)).await;
+    }
+    let machine = shared.group.machine();
+    if machine.find_metablock(task.metablock).is_none() {
+        return Ok(None);
+    }
+    Ok(Some(Task { epoch: machine.attr(task.inode)?.epoch, ..task.clone() }))
+}
+
+/// How long it takes until every member of a file that is held has been awake. Nothing, for a file without a holder.
+fn wait_of_members(shared: &Shared, inode: InodeId) -> Duration {
+    let nodes: BTreeSet<NodeId> = {
+        let machine = shared.group.machine();
+        if machine.holder(inode).is_none() {
+            return Duration::ZERO;
+        }
+        let records = machine.metablocks(inode).unwrap_or_default();
+        records.iter().flat_map(|record| &record.members).map(pb::Member::node_id).collect()
+    };
+    let now_ms = shared.wall_ms();
+    let soft = shared.soft();
+    let waits = nodes.iter().filter_map(|node| soft.plans.next_wake_ms(*node, now_ms));
+    Duration::from_millis(waits.max().map_or(0, |wake_ms| wake_ms.saturating_sub(now_ms)))
+}
+
+/// How long it takes until the two nodes serve together. Nothing, if a proxy stands between them.
+fn wait_of(shared: &Shared, task: &Task, copy: &Copy) -> Duration {
+    let (source, target, bytes) = (copy.source.node_id(), copy.target.node_id(), task.record.length);
+    match shared.with_view(|view| view.route(source, target, bytes)) {
+        Some(Route::Direct { wait_ms }) => Duration::from_millis(wait_ms),
+        Some(Route::ByProxy) | None => Duration::ZERO,
+    }
 }
 
 /// Waits until the file has no writer, and returns the committed version. `None` means that the metablock is gone.
@@ -292,8 +353,16 @@ async fn delete_source(shared: &Shared, task: &Task, source: pb::Member) {
     }
 }
 
-/// Whether the file has no holder. Recalls the write lease if there is one.
+/// Whether the file has no holder. Recalls the write lease if there is one, for work that can wait.
+///
+/// No lease is recalled while a member sleeps, since the holder's writes would wait until that node wakes. Where members are
+/// never awake together, one interval in [`RECALL_PERIOD`] has recalls all the same.
 pub(crate) fn is_free(shared: &Arc<Shared>, inode: InodeId) -> bool {
+    let interval = shared.soft().plans.at(shared.wall_ms()).map_or(0, |plan| plan.interval_ms);
+    let is_due = shared.wall_ms().checked_div(interval).is_none_or(|number| number.is_multiple_of(RECALL_PERIOD));
+    if !is_due && !wait_of_members(shared, inode).is_zero() {
+        return false;
+    }
     Turn::queue(shared, MASTER, inode, Mode::Read).decide() == Ok(Decision::Granted)
 }
 

@@ -100,7 +100,7 @@ async fn transfer(
 }
 
 /// Longest wait: two intervals, because a node may be missed once, and at least a minute.
-fn wait_max(shared: &Shared) -> Duration {
+pub(super) fn wait_max(shared: &Shared) -> Duration {
     let interval_ms = shared.soft().plans.at(shared.wall_ms()).map_or(0, |plan| plan.interval_ms);
     WAIT_MAX.max(Duration::from_millis(interval_ms.saturating_mul(2)))
 }

@@ -154,3 +154,52 @@ fn writes_do_not_wait_for_nodes_that_an_announced_plan_wakes() {
         assert!(count > 3 && longest < Duration::from_secs(2), "{longest:?} for one of {count} writes");
     });
 }
+
+/// The longest of the writes of two writers, block by block, while the power falls to a fifth and comes back in steps.
+fn longest_write(seed: u64) -> Duration {
+    World::run(seed, WorldOptions::default(), |world| async move {
+        const BLOCK: usize = 256 << 10;
+        let cluster = PowerCluster::start(&world, NODES, PolicyKind::Tide, INTERVAL).await.unwrap();
+        let (client, root) = (cluster.connect("client").await.unwrap(), Credentials::root());
+        let name = NewName { parent: InodeId::ROOT, name: b"d", mode: 0o755, umask: 0 };
+        let directory = client.make_dir(&root, name).await.unwrap().inode;
+        let size = BLOCK as u64;
+        let dataset = pb::Dataset {
+            path: "/d".to_owned(),
+            layout: "equal-work".to_owned(),
+            replicas: 3,
+            primaries: 2,
+            block_size: size,
+            metablock_size: size,
+            ..Default::default()
+        };
+        client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
+        let mut files = Vec::new();
+        for name in [b"f0", b"f1"] {
+            let new = NewFile::exclusive(directory, name, Access::ReadWrite);
+            files.push(client.create(&root, new).await.unwrap().handle);
+        }
+        let mut longest = Duration::ZERO;
+        for share in [1.0, 0.2, 0.5, 0.8] {
+            cluster.set_fraction(share).await.unwrap();
+            for number in 0..80_u64 {
+                for file in &files {
+                    let began = world.now();
+                    client.write(*file, number % 4 * size, Bytes::from(vec![number as u8; BLOCK])).await.unwrap();
+                    client.fsync(*file).await.unwrap();
+                    longest = longest.max(world.now() - began);
+                }
+                world.sleep(Duration::from_millis(200)).await;
+            }
+        }
+        longest
+    })
+}
+
+/// Goal: copies that the master makes hold no writer up for a node that sleeps. Method: sets lose members when the power
+/// falls, and get them back while some nodes sleep for seconds.
+#[test]
+fn copies_hold_writers_up_for_no_sleeping_node() {
+    let longest: Vec<Duration> = (1..5).map(longest_write).collect();
+    assert!(longest.iter().all(|one| *one < Duration::from_millis(2_500)), "{longest:?}");
+}
