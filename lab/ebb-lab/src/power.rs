@@ -49,7 +49,7 @@ pub async fn run(context: &Context, args: &PowerArgs) -> Result<bool> {
         let call = pb::SetPower { watts: None, fraction: Some(share) };
         manager.call(&call, admin::ASK).await.map(drop)
     };
-    let real = agreement::measure(&runtime, &client, load, set).await;
+    let real = agreement::measure(&runtime, &client, policy, load, set).await;
     client.disconnect().await?;
     let simulated = simulated.await.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
     let agreement = Agreement { real: real?, simulated: simulated? };

@@ -270,7 +270,7 @@ fn a_cluster_is_held_against_a_virtual_one() {
     let agreement: Value = serde_json::from_str(&shown.out).unwrap_or_else(|_| panic!("{}{}", shown.out, shown.err));
     let rows = agreement["rows"].as_array().unwrap();
     let power: Vec<f64> = rows.iter().map(|row| row["power"].as_f64().unwrap()).collect();
-    assert_eq!(power, [20.0, 50.0, 80.0]);
+    assert_eq!(power, [20.0, 50.0, 80.0, 20.0, 50.0, 80.0], "reads, and writes");
     let is_served = |row: &Value| row["real"].as_f64() > Some(0.0) && row["virtual"].as_f64() > Some(0.0);
     assert!(rows.iter().all(is_served), "{agreement}");
     assert!(cluster.ebb(&["fs", "ls", "/lab-power"]).code != 0, "the files that it read are gone");
