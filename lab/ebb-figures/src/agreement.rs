@@ -9,8 +9,8 @@ use std::time::Duration;
 use ebb_client::{Client, Handle};
 use ebb_plan::{Cell, Table};
 use ebb_power::PolicyKind;
-use ebb_runtime::{Moment, Runtime, Task};
 use ebb_runtime::virt::{Dice, World, WorldOptions};
+use ebb_runtime::{Moment, Runtime, Task};
 use ebb_types::Result;
 use ebb_virtual::power::PowerCluster;
 

@@ -8,9 +8,9 @@ use ebb_client::{Access, Client, ClientOptions, Created, Handle, NewFile, NewNam
 use ebb_power::policy::reservoir::steady;
 use ebb_power::policy::{Ask, Rotational, Timing, choose};
 use ebb_power::{Battery, Duty, Hardware, PolicyKind, Supply, wall_ms};
+use ebb_rpc::Counters;
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World};
-use ebb_rpc::Counters;
 use ebb_types::{Credentials, HostName, InodeId, NodeId, Prefetch, Result, err};
 use ebb_virtual::power::{OverloadRule, PowerCluster, PowerOptions, Settings, newest_plan};
 use ebb_wire::pb;

@@ -119,7 +119,12 @@ impl Table {
     #[must_use]
     pub fn new(title: impl Into<String>, columns: &[(&str, &str)]) -> Self {
         let column = |(key, head): &(&str, &str)| Column { key: (*key).to_owned(), head: (*head).to_owned() };
-        Self { title: title.into(), columns: columns.iter().map(column).collect(), rows: Vec::new(), marked: BTreeSet::new() }
+        Self {
+            title: title.into(),
+            columns: columns.iter().map(column).collect(),
+            rows: Vec::new(),
+            marked: BTreeSet::new(),
+        }
     }
 
     /// Adds a row.
@@ -134,7 +139,8 @@ impl Table {
     /// Adds a row in which some cells stand out: bold on a page, with a star in a terminal. Programs see no mark.
     pub fn marked_row(&mut self, cells: Vec<Cell>, marks: &[bool]) {
         let row = self.rows.len();
-        self.marked.extend(marks.iter().enumerate().filter(|(_, is_marked)| **is_marked).map(|(column, _)| (row, column)));
+        self.marked
+            .extend(marks.iter().enumerate().filter(|(_, is_marked)| **is_marked).map(|(column, _)| (row, column)));
         self.row(cells);
     }
 

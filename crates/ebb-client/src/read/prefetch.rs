@@ -97,7 +97,8 @@ mod tests {
     /// Bytes ahead of a stream in the end, by the size of its blocks.
     fn full_window(block_size: u64) -> u64 {
         let (mut ahead, geometry) = (ReadAhead::default(), Geometry { block_size, metablock_size: block_size });
-        let reads = (1..=100).map(|step| (step * READ, ahead.on_read(geometry, (step - 1) * READ, step * READ, WINDOW_MAX)));
+        let reads =
+            (1..=100).map(|step| (step * READ, ahead.on_read(geometry, (step - 1) * READ, step * READ, WINDOW_MAX)));
         let (end, last) = reads.last().unwrap();
         last.ahead_to - end
     }

@@ -206,7 +206,12 @@ async fn meet(shared: &Arc<Shared>, task: &Task, copy: &Copy) -> Result<Option<T
     loop {
         let pair = wait_of(shared, task, copy);
         if pair > pair_max {
-            bail!(Unavailable, "{} and {} serve together in {pair:?} only", copy.source.node_id(), copy.target.node_id());
+            bail!(
+                Unavailable,
+                "{} and {} serve together in {pair:?} only",
+                copy.source.node_id(),
+                copy.target.node_id()
+            );
         }
         let members = wait_of_members(shared, task.inode).min(until.since(shared.runtime.now()));
         if pair.is_zero() && members.is_zero() {

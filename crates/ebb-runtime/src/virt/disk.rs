@@ -87,7 +87,8 @@ impl State {
 
     /// How long the head moves before an access, which is at its end afterwards.
     fn seek(&mut self, access: Access) -> u64 {
-        let goes_on = access.at.zip(self.head).is_some_and(|(at, head)| at.0 == head.0 && at.1.abs_diff(head.1) <= NEAR);
+        let goes_on =
+            access.at.zip(self.head).is_some_and(|(at, head)| at.0 == head.0 && at.1.abs_diff(head.1) <= NEAR);
         // With nothing to write, a sync leaves the head where it is.
         if goes_on || access.bytes > 0 {
             self.head = access.at.map(|(file, offset)| (file, offset + access.bytes));

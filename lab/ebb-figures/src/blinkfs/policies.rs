@@ -46,11 +46,7 @@ const DATA: [Data; 3] = [
         layout: Layout::equal_work(2, 3),
         policies: &[Activation, BlinkStaggered, BlinkCircular, Tide],
     },
-    Data {
-        name: "power-balanced",
-        layout: Layout::balanced(3),
-        policies: &[BlinkStaggered, BlinkCircular, Tide],
-    },
+    Data { name: "power-balanced", layout: Layout::balanced(3), policies: &[BlinkStaggered, BlinkCircular, Tide] },
     Data {
         name: "gears of three, three primaries",
         layout: Layout::geared(3, 3, 3),

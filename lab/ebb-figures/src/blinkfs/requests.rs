@@ -178,10 +178,8 @@ async fn measure(
     (arrivals, span): (Arrivals, Duration),
 ) -> Result<Steps> {
     bed.supply_and_wait(signal.at(Duration::ZERO)).await?;
-    let (followed, steps) = tokio::join!(
-        follow(bed, signal, signals::STEP / 10, span),
-        ask(bed, user, requests, arrivals, span)
-    );
+    let (followed, steps) =
+        tokio::join!(follow(bed, signal, signals::STEP / 10, span), ask(bed, user, requests, arrivals, span));
     followed.map(|()| steps)
 }
 

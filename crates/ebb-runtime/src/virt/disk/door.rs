@@ -115,17 +115,23 @@ impl DiskBackend for Door {
             let mut state = self.disk.state.lock();
             (state.number(), state.options.sync_latency)
         };
-        Box::pin(self.disk.submit("sync_dir", self.life, Need::Medium(latency, Access::sync(0)), None, move |disk, state, _| {
-            state.names.check_directory(&path)?;
-            fail_as_planned(disk, state, "sync_dir", &path)?;
-            if state.is_drawn(state.faults.sync_error) {
-                disk.fault("sync_error", path.display().to_string());
-                bail!(Io, "cannot sync {}: input/output error", path.display());
-            }
-            state.names.sync(upto, &path);
-            state.collect();
-            Ok(())
-        }))
+        Box::pin(self.disk.submit(
+            "sync_dir",
+            self.life,
+            Need::Medium(latency, Access::sync(0)),
+            None,
+            move |disk, state, _| {
+                state.names.check_directory(&path)?;
+                fail_as_planned(disk, state, "sync_dir", &path)?;
+                if state.is_drawn(state.faults.sync_error) {
+                    disk.fault("sync_error", path.display().to_string());
+                    bail!(Io, "cannot sync {}: input/output error", path.display());
+                }
+                state.names.sync(upto, &path);
+                state.collect();
+                Ok(())
+            },
+        ))
     }
 
     fn space<'a>(&'a self, _path: &'a Path) -> Work<'a, Result<Space>> {

@@ -145,10 +145,8 @@ impl FileBackend for VirtualFile {
             return Box::pin(async { Err(error) });
         }
         let (file, path) = (self.file, self.path.clone());
-        let need = Need::Medium(
-            self.disk.options().read_latency,
-            Access { bytes: len as u64, at: Some((self.file, offset)) },
-        );
+        let need =
+            Need::Medium(self.disk.options().read_latency, Access { bytes: len as u64, at: Some((self.file, offset)) });
         self.submit("read", need, None, move |disk, state, _| {
             if state.is_drawn(state.faults.read_error) {
                 disk.fault("read_error", path.display().to_string());
