@@ -7,7 +7,6 @@ mod bonnie;
 mod measure;
 mod site;
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -15,10 +14,9 @@ use ebb_cli::Context;
 use ebb_cli::units::ByteSize;
 use ebb_client::Unit;
 use ebb_figures::metablocks::{self as lab, BONNIE, CASES, Gauge, PREFETCHES, Placing, READERS, Reader, Seen};
-use ebb_figures::part::Step;
-use ebb_figures::{Effort, Lab, Outcome};
+use ebb_figures::{Effort, Outcome};
 use ebb_plan::Section;
-use ebb_types::{Result, bail, err};
+use ebb_types::{Result, bail};
 use indicatif::ProgressBar;
 
 use self::site::Site;
@@ -72,7 +70,8 @@ pub async fn run(context: &Context, args: &MetablocksArgs) -> Result<()> {
         on_the_cluster(context, args).await?
     };
     if args.parts.contains(&Part::Seeks) {
-        let modelled = seeks(context).await?;
+        // Nothing else is under way by now: its worlds have threads of their own.
+        let modelled = paper::in_worlds(context, (SEED, Effort::Full), None, lab::seeks::section)?;
         section.rows.extend(modelled.rows);
         section.tables.extend(modelled.tables);
     }
@@ -110,23 +109,6 @@ async fn on_the_cluster(context: &Context, args: &MetablocksArgs) -> Result<Sect
 
 /// Chance decides nothing here but the places of blocks.
 const SEED: u64 = 1;
-
-async fn seeks(context: &Context) -> Result<Section> {
-    let bar = context.output.item_bar(0, "worlds");
-    let shown = bar.clone();
-    let made = move || {
-        let on_world = |step| match step {
-            Step::More(count) => shown.inc_length(count as u64),
-            Step::Done => shown.inc(1),
-        };
-        let jobs = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        lab::seeks::section(&Lab { seed: SEED, effort: Effort::Full, jobs, on_world: &on_world })
-    };
-    // A world of its own must not run within this process's runtime.
-    let made = tokio::task::spawn_blocking(made).await;
-    bar.finish_and_clear();
-    made.map_err(|error| err!(Internal, "{error}"))?
-}
 
 async fn rounds(context: &Context, args: &MetablocksArgs, site: &Site) -> Result<Seen> {
     let mut seen = Seen::new(site.nodes(), args.size.0);

@@ -50,17 +50,10 @@ pub const BLINKFS: Paper = Paper {
 
 /// Makes the figures and prints the numbers.
 pub fn run(context: &Context, paper: &Paper, args: &PaperArgs) -> Result<()> {
-    let bar = context.output.item_bar(0, "worlds");
-    let on_world = |step| match step {
-        Step::More(count) => bar.inc_length(count as u64),
-        Step::Done => bar.inc(1),
-    };
-    let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let effort = if args.quick { Effort::Quick } else { Effort::Full };
-    let lab = Lab { seed: args.seed, effort, jobs: args.jobs.unwrap_or(cores), on_world: &on_world };
-    let made = ebb_figures::run(paper.title, paper.intro, paper.parts, &lab, args.figure.as_deref());
-    bar.finish_and_clear();
-    let outcome = made?;
+    let outcome = in_worlds(context, (args.seed, effort), args.jobs, |lab| {
+        ebb_figures::run(paper.title, paper.intro, paper.parts, lab, args.figure.as_deref())
+    })?;
     if let Some(dir) = &args.out {
         let lead =
             format!("The paper's number, ours in virtual time, and the reason for a difference. Seed {}.", args.seed);
@@ -84,6 +77,25 @@ pub fn run(context: &Context, paper: &Paper, args: &PaperArgs) -> Result<()> {
         output.say(&format!("wrote {}", dir.join("index.html").display()));
     }
     Ok(())
+}
+
+/// Makes something in worlds of a seed, several at a time, under a bar that counts them. As many as there are cores, unless
+/// `jobs` says so.
+pub fn in_worlds<T>(
+    context: &Context,
+    (seed, effort): (u64, Effort),
+    jobs: Option<NonZeroUsize>,
+    make: impl FnOnce(&Lab<'_>) -> T,
+) -> T {
+    let bar = context.output.item_bar(0, "worlds");
+    let on_world = |step| match step {
+        Step::More(count) => bar.inc_length(count as u64),
+        Step::Done => bar.inc(1),
+    };
+    let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let made = make(&Lab { seed, effort, jobs: jobs.unwrap_or(cores), on_world: &on_world });
+    bar.finish_and_clear();
+    made
 }
 
 /// Writes figures, numbers and the page.

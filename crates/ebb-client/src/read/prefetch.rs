@@ -19,6 +19,7 @@ const STREAM_MIN: u64 = 32 << 10;
 const GAP_PART: u64 = 4;
 /// The same in bytes, at most.
 const GAP_MAX: u64 = 2 << 20;
+
 /// How one handle reads: the run of reads that its last one belongs to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReadAhead {

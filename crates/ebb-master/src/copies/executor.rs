@@ -14,7 +14,7 @@ use ebb_wire::pb;
 use pb::command::Command as Op;
 
 use super::route::Route;
-use super::transfer::{Pull, pull, wait_max};
+use super::transfer::{Pull, interval, pull, wait_max};
 use super::{Kind, Obstacle, Outcome, Priority, Step, Task, place, rejoin};
 use crate::acquire::Turn;
 use crate::leases::{Decision, MASTER, Mode};
@@ -201,8 +201,7 @@ async fn make(
 /// A holder gives its lease back when all members have what it wrote. With one of them asleep its writers would wait for
 /// that node. Where the members are never awake together, the copy does not wait for them for ever.
 async fn meet(shared: &Arc<Shared>, task: &Task, copy: &Copy) -> Result<Option<Task>> {
-    let interval = shared.soft().plans.at(shared.wall_ms()).map_or(0, |plan| plan.interval_ms);
-    let (until, pair_max) = (shared.runtime.now().after(Duration::from_millis(interval * 2)), wait_max(shared));
+    let (until, pair_max) = (shared.runtime.now().after(interval(shared) * 2), wait_max(shared));
     loop {
         let pair = wait_of(shared, task, copy);
         if pair > pair_max {
@@ -363,8 +362,8 @@ async fn delete_source(shared: &Shared, task: &Task, source: pb::Member) {
 /// No lease is recalled while a member sleeps, since the holder's writes would wait until that node wakes. Where members are
 /// never awake together, one interval in [`RECALL_PERIOD`] has recalls all the same.
 pub(crate) fn is_free(shared: &Arc<Shared>, inode: InodeId) -> bool {
-    let interval = shared.soft().plans.at(shared.wall_ms()).map_or(0, |plan| plan.interval_ms);
-    let is_due = shared.wall_ms().checked_div(interval).is_none_or(|number| number.is_multiple_of(RECALL_PERIOD));
+    let interval_ms = interval(shared).as_millis() as u64;
+    let is_due = shared.wall_ms().checked_div(interval_ms).is_none_or(|number| number.is_multiple_of(RECALL_PERIOD));
     if !is_due && !wait_of_members(shared, inode).is_zero() {
         return false;
     }

@@ -101,8 +101,12 @@ async fn transfer(
 
 /// Longest wait: two intervals, because a node may be missed once, and at least a minute.
 pub(super) fn wait_max(shared: &Shared) -> Duration {
-    let interval_ms = shared.soft().plans.at(shared.wall_ms()).map_or(0, |plan| plan.interval_ms);
-    WAIT_MAX.max(Duration::from_millis(interval_ms.saturating_mul(2)))
+    WAIT_MAX.max(interval(shared) * 2)
+}
+
+/// Interval of the plan in force; nothing without one.
+pub(super) fn interval(shared: &Shared) -> Duration {
+    Duration::from_millis(shared.soft().plans.at(shared.wall_ms()).map_or(0, |plan| plan.interval_ms))
 }
 
 async fn by_proxy(
