@@ -183,6 +183,13 @@ impl ChainView {
         Ok(Self { nodes: nodes.into(), places: Arc::new(places), tally: Tally::default(), ..self.clone() })
     }
 
+    /// Whether both want copies in the same places, however many each has counted.
+    #[must_use]
+    pub fn is_shaped_like(&self, other: &Self) -> bool {
+        let shape = |chain: &Self| (chain.layout, chain.replicas, chain.primaries, chain.columns);
+        shape(self) == shape(other) && self.nodes == other.nodes
+    }
+
     /// Counts a block that is held by these, in the order of its record.
     pub fn add(&mut self, members: &[NodeId]) {
         let (primary, spacing) = (self.primary(members), self.aim(members));

@@ -21,7 +21,7 @@ use crate::soft::Soft;
 use crate::view::nodes;
 
 /// Counts of the copies that belong to each dataset's nodes, and of guests.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Chains {
     datasets: BTreeMap<DatasetId, Arc<ChainView>>,
     /// Number of guests on each node, over all datasets.
@@ -34,7 +34,7 @@ pub(crate) struct Chains {
 }
 
 /// A placement that is being logged.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Placement {
     dataset: DatasetId,
     members: Vec<pb::Member>,
@@ -53,19 +53,30 @@ impl Chains {
         all
     }
 
-    /// Follows a dataset that was created or changed. Another number of copies has other targets on the chain, and is
-    /// counted anew. True: the number of copies is another one.
+    /// Follows a dataset that was created or changed. With another layout, chain or number of copies, copies belong
+    /// elsewhere, and all are counted anew. True: that is so.
     pub(crate) fn on_settings(&mut self, machine: &Machine, dataset: &pb::Dataset) -> bool {
         let id = DatasetId::new(dataset.id);
         let Some(known) = self.datasets.get(&id) else {
             self.on_dataset(dataset);
             return false;
         };
-        if known.replicas() == dataset.replicas {
+        if view(dataset).is_ok_and(|wanted| wanted.is_shaped_like(known)) {
             return false;
         }
         self.on_chain_changed(machine, id);
         true
+    }
+
+    /// Asserts that these counts, which follow the changes, are those of the whole map.
+    #[cfg(debug_assertions)]
+    pub(crate) fn check(&self, machine: &Machine) {
+        let mut counted = Self::of(machine);
+        for Placement { dataset, members } in self.reserved.values() {
+            counted.add(*dataset, members);
+        }
+        assert_eq!(self.datasets, counted.datasets, "each dataset's chain and the copies on it");
+        assert_eq!((&self.guests, &self.away), (&counted.guests, &counted.away), "guests");
     }
 
     /// Counts a dataset's copies on a chain that is new.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ebb_layout::{Ask, LayoutKind, Lodging, Plan, Queue, View, choose_lodged, choose_shelter};
+use ebb_layout::{Ask, Lodging, Plan, Queue, View, choose_lodged, choose_shelter};
 use ebb_power::Timetable;
 use ebb_types::{Error, ErrorKind, HostName, InodeId, NodeId, Result, min_copies};
 use ebb_wire::pb;
@@ -166,7 +166,6 @@ fn sound_nodes(shared: &Shared, need: &Need) -> usize {
 }
 
 fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64, without: &[NodeId]) -> Result<Plan> {
-    let layout = need.dataset.layout.parse::<LayoutKind>()?;
     let seed = shared.runtime.random_u64();
     let beside = need.present.iter().map(pb::Member::node_id).collect();
     // All facts are of one moment; the layout then computes without the locks.
@@ -174,7 +173,9 @@ fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64, without: &[
         let machine = shared.group.machine();
         let mut soft = shared.soft();
         let view = volumes(&shared.view(&machine, &soft), patience);
-        let chain = if layout.has_chain() { Some(chains::of(&soft, &need.dataset)?) } else { None };
+        // The settings in `need` may be older: a dataset gets another layout while it is empty.
+        let chain = chains::of(&soft, &need.dataset)?;
+        let layout = chain.layout();
         let (queues, overloaded) = if layout.has_primaries() && need.present.is_empty() {
             look_for_overload(shared, &mut soft, &view, need.dataset.metablock_size)
         } else {
@@ -183,8 +184,8 @@ fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64, without: &[
         (view, chain, Lodging { beside, guests: soft.chains.guests().clone(), queues, overloaded })
     };
     let ask = Ask {
-        layout,
-        chain,
+        layout: chain.layout(),
+        chain: Some(chain).filter(|chain| chain.layout().has_chain()),
         replicas: need.replicas,
         writer: need.writer.clone(),
         preferred: need.preferred.clone(),

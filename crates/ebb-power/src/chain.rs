@@ -13,10 +13,12 @@ use ebb_types::{DatasetId, NodeId, Result, bail};
 
 mod holders;
 mod ring;
+mod strays;
 #[cfg(test)]
 mod tests;
 
-pub use ring::set_strays;
+pub use strays::set_strays;
+use strays::Stray;
 
 /// Placement of a dataset's copies on its chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,8 +65,8 @@ pub struct DatasetChain {
     shape: ChainShape,
     primaries: u32,
     replicas: u32,
-    /// Nodes of blocks that lie elsewhere than the shape says; see [`set_strays`].
-    strays: Vec<Vec<NodeId>>,
+    /// Blocks that lie elsewhere than the shape says; see [`set_strays`].
+    strays: Vec<Stray>,
 }
 
 impl DatasetChain {
@@ -167,6 +169,8 @@ impl DatasetChain {
     /// too, the nodes with the third copies are added, and so on. Data without a living copy adds no node.
     ///
     /// On the circle these are neighbours: `ceil(N / r)` of `N` nodes for `r` copies, if all live.
+    ///
+    /// Blocks that lie elsewhere ([`set_strays`]) add nodes.
     #[must_use]
     pub fn cover(&self, dead: &BTreeSet<NodeId>) -> Vec<NodeId> {
         let places: BTreeSet<usize> = match self.shape {
@@ -177,7 +181,7 @@ impl DatasetChain {
         };
         let mut cover: BTreeSet<NodeId> =
             places.into_iter().map(|place| self.nodes[place]).filter(|node| !dead.contains(node)).collect();
-        ring::add_for(&self.strays, dead, &mut cover);
+        strays::add_for(&self.strays, dead, &mut cover);
         self.nodes.iter().copied().filter(|node| cover.contains(node)).collect()
     }
 

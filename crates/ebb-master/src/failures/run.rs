@@ -25,6 +25,9 @@ const PATROL: Duration = Duration::from_secs(600);
 const UNEVEN: Duration = Duration::from_secs(10);
 /// Metablocks counted without a pause.
 const CHUNK: usize = 4096;
+/// Largest map for which a debug build checks the counts that follow its changes.
+#[cfg(debug_assertions)]
+const CHECKED_MAX: usize = 10_000;
 /// Maximum number of metablocks off their chain that a census lists.
 const OFF_MAX: usize = 4096;
 
@@ -67,6 +70,17 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         }
         let is_stuck = is_due && is_calm && begun == Some(0);
         pause = if is_stuck { (pause * 2).min(PAUSE_MAX) } else { PERIOD }.max(took * PAUSES);
+    }
+}
+
+/// Asserts that the counts that follow the map's changes are those of the map.
+#[cfg(debug_assertions)]
+fn check_counts(shared: &Shared) {
+    let (machine, chains, holdings) =
+        shared.with_view(|view| (view.machine.clone(), view.soft.chains.clone(), view.soft.holdings.clone()));
+    if machine.placed().take(CHECKED_MAX).count() < CHECKED_MAX {
+        chains.check(&machine);
+        assert_eq!(holdings, crate::holdings::Holdings::of(&machine), "metablocks on each set of nodes");
     }
 }
 
@@ -113,6 +127,8 @@ fn facts(view: &ClusterView<'_>) -> Facts {
 /// Counts over every written metablock. Returns the census, and metablocks off their chain.
 async fn count(shared: &Arc<Shared>) -> (Census, Vec<MetablockId>) {
     let (machine, facts) = shared.with_view(|view| (view.machine.clone(), facts(view)));
+    #[cfg(debug_assertions)]
+    check_counts(shared);
     let (mut counting, mut off) = (Counting::default(), Vec::new());
     for (seen, (dataset, _, metablock, members)) in machine.written_from(InodeId::default()).enumerate() {
         if facts.count(&mut counting, dataset, metablock, members) && off.len() < OFF_MAX {

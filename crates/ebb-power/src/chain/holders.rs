@@ -19,11 +19,14 @@ const SAMPLE_LARGE: u32 = 251;
 const SMALL: usize = 16;
 /// Most sets that are listed one by one where copies lie anywhere.
 const LISTED_MAX: u64 = 256;
+/// Least share of blocks that lie where the layout says.
+const IN_PLACE_LEAST: f64 = 1.0 / 64.0;
 /// Generator of the lattice: copy `k` of block `b` is at the fraction `b g^k / n` of its run (Korobov, 1959).
 const GENERATOR: u64 = 76;
 
 impl DatasetChain {
-    /// Sets of nodes with the copies of the same blocks, and each set's share of the data. The shares add up to 1.
+    /// Sets of nodes with the copies of the same blocks, and each set's share of the data. The shares add up to 1. Blocks
+    /// that lie elsewhere than the layout says have sets of their own.
     #[must_use]
     pub fn holder_sets(&self) -> BTreeMap<BTreeSet<NodeId>, f64> {
         let places = match self.shape {
@@ -34,12 +37,20 @@ impl DatasetChain {
             ChainShape::Simple | ChainShape::EqualWork => self.sample(|_, _, _| true),
             ChainShape::Geared { gear_size } => self.sample_of_gears(gear_size),
         };
-        let each = 1.0 / places.len().max(1) as f64;
+        let strays: f64 = self.strays.iter().map(|stray| stray.share).sum();
+        let in_place = (1.0 - strays).max(IN_PLACE_LEAST);
+        let total = strays + in_place;
+        let each = in_place / total / places.len().max(1) as f64;
         let mut sets = BTreeMap::new();
+        let mut add = |nodes: BTreeSet<NodeId>, share: f64| {
+            if share > 0.0 {
+                *sets.entry(nodes).or_insert(0.0) += share;
+            }
+        };
         for set in places {
-            let nodes: BTreeSet<NodeId> = set.into_iter().map(|place| self.nodes[place]).collect();
-            *sets.entry(nodes).or_insert(0.0) += each;
+            add(set.into_iter().map(|place| self.nodes[place]).collect(), each);
         }
+        self.strays.iter().for_each(|stray| add(stray.nodes.iter().copied().collect(), stray.share / total));
         sets
     }
 

@@ -8,8 +8,6 @@ use std::collections::BTreeSet;
 use ebb_layout::targets::ring;
 use ebb_types::NodeId;
 
-use super::{ChainShape, DatasetChain};
-use crate::reach::Holding;
 
 /// Sets of places, each with all copies of some block; every block has one of them.
 pub(super) fn spacings(count: u32, replicas: u32) -> BTreeSet<Vec<usize>> {
@@ -59,34 +57,6 @@ fn without_spare(row: Vec<usize>, blocks: &BTreeSet<Vec<usize>>) -> Vec<usize> {
         }
     }
     needed
-}
-
-/// Adds living nodes until each of these sets has one: first the node that most of those without one have.
-pub(super) fn add_for(sets: &[Vec<NodeId>], dead: &BTreeSet<NodeId>, cover: &mut BTreeSet<NodeId>) {
-    loop {
-        let left = sets.iter().filter(|nodes| !nodes.iter().any(|node| cover.contains(node)));
-        let left: Vec<&NodeId> = left.flatten().filter(|node| !dead.contains(node)).collect();
-        let count = |node: &NodeId| left.iter().filter(|other| **other == node).count();
-        let most = left.iter().copied().max_by_key(|node| (count(node), std::cmp::Reverse(**node)));
-        let Some(node) = most else { return };
-        cover.insert(*node);
-    }
-}
-
-/// Tells circles of the blocks that do not lie as they say, and that no dataset's cover has: a dataset that had another
-/// number of copies, or nodes that were missing, has such blocks until they have moved. `dead`: nodes that do not answer.
-pub fn set_strays(chains: &mut [DatasetChain], holdings: &[Holding], dead: &BTreeSet<NodeId>) {
-    chains.iter_mut().for_each(|chain| chain.strays.clear());
-    let covered: BTreeSet<NodeId> = chains.iter().flat_map(|chain| chain.cover(dead)).collect();
-    // A holding on some of its nodes is of many sets, and no cover can be found for it.
-    let is_stray =
-        |held: &&Holding| held.copies == held.nodes.len() && !held.nodes.iter().any(|node| covered.contains(node));
-    for held in holdings.iter().filter(is_stray) {
-        let mut circles = chains.iter_mut().filter(|chain| chain.shape == ChainShape::Ring);
-        if let Some(chain) = circles.find(|chain| held.nodes.iter().all(|node| chain.nodes.contains(node))) {
-            chain.strays.push(held.nodes.clone());
-        }
-    }
 }
 
 /// Share of the time in which a block has an awake copy, if `at_once` neighbours of `turns` are awake at any instant, one

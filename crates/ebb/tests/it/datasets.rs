@@ -45,6 +45,22 @@ fn the_number_of_copies_is_changed_for_existing_files() {
     assert!(refused.err.contains("/d: 5 copies need as many nodes, and there are 4"), "{}", refused.err);
 }
 
+/// An empty dataset gets another layout, and the master that runs already follows it.
+#[test]
+fn files_lie_where_a_layout_says_that_was_set_after_the_master_started() {
+    let cluster = Cluster::up(7);
+    for layout in ["power-balanced", "equal-work --primaries 2"] {
+        cluster.ok(&format!("dataset set / --layout {layout}").split(' ').collect::<Vec<_>>());
+    }
+    for name in 0..24 {
+        cluster.put(&format!("/{name}"), b"text");
+    }
+    let shown = cluster.json(&["dataset", "show", "/"]);
+    let (target, actual) = (numbers(&shown, "target"), numbers(&shown, "actual"));
+    assert_eq!((actual.iter().sum::<u64>(), actual[0] + actual[1]), (72, 24), "one copy of each on a primary: {shown}");
+    assert!(target.iter().zip(&actual).all(|(target, actual)| target.abs_diff(*actual) <= 2), "{shown}");
+}
+
 #[test]
 fn a_chained_dataset_comes_to_its_targets_with_two_writers() {
     let cluster = Cluster::up(7);

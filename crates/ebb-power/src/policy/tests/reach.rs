@@ -1,6 +1,7 @@
 //! Data that a plan would put out of reach.
 
 use super::*;
+use crate::chain::set_strays;
 use crate::reach::{Force, admit, newly_at_stake, spoken_of};
 
 #[test]
@@ -68,4 +69,31 @@ fn the_last_replica_node_is_not_switched_off_unless_forced() {
     let blinking = case.plan(PolicyKind::BlinkCircular);
     assert_eq!(at_stake(&blinking, &holdings, &BTreeSet::new()), none);
     admit(&blinking, &[], Force::Refuse).unwrap();
+}
+
+proptest! {
+    /// Copies were made while nodes were missing, so they lie anywhere. However little power there is, the nodes of all of
+    /// them are awake in their turns.
+    #[test]
+    fn tide_reaches_copies_wherever_they_lie(sets in proptest::collection::vec(
+            (proptest::collection::btree_set(1_u64..11, 1..4), 1_u64..500), 1..40),
+            percent in 10_u32..100, shape in prop_oneof![Just(ChainShape::EqualWork), Just(ChainShape::Ring),
+                Just(ChainShape::Geared { gear_size: 2 }), Just(ChainShape::Anywhere)],
+            dead in proptest::collection::btree_set(1_u64..11, 0..2)) {
+        let share = f64::from(percent) / 100.0;
+        let mut case = Case::of(10, NodePower::REFERENCE, share).with_chain(shape, 2, 3);
+        case.dead = dead.into_iter().map(NodeId::new).collect();
+        let held = |(nodes, metablocks): (BTreeSet<u64>, u64)| Holding {
+            copies: nodes.len(),
+            nodes: nodes.into_iter().map(NodeId::new).collect(),
+            metablocks,
+            example: String::new(),
+        };
+        let holdings: Vec<Holding> = sets.into_iter().map(held).collect();
+        set_strays(&mut case.chains, &holdings, &case.dead);
+        let plan = case.plan(PolicyKind::Tide);
+        prop_assert_eq!(at_stake(&plan, &holdings, &case.dead), Vec::<&Holding>::new(), "{}", plan);
+        let reads: f64 = case.chains[0].holder_sets().values().sum();
+        prop_assert!((reads - 1.0).abs() < 1e-9, "{}", reads);
+    }
 }

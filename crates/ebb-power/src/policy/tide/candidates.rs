@@ -77,6 +77,11 @@ impl Candidate {
         blinking as f64 * 3_600_000.0 / self.period_ms as f64
     }
 
+    /// Whether each of these places is powered at some time.
+    fn lights(&self, places: &[usize]) -> bool {
+        places.iter().all(|place| self.duties[*place] != Duty::Off)
+    }
+
     /// Whether each node that blinks serves for long enough at each wake.
     fn is_worth_waking(&self, ask: &Ask<'_>) -> bool {
         self.duties.iter().zip(ask.circle).all(|(duty, node)| match duty {
@@ -111,7 +116,8 @@ pub fn candidates(ask: &Ask<'_>, reads: &Reads) -> Vec<Candidate> {
         builder.cover_but_one(&mut found);
     }
     builder.others_in_turns(&active, &mut found);
-    found.retain(|candidate| candidate.is_worth_waking(ask));
+    let cover = builder.places(&ask.cover());
+    found.retain(|candidate| candidate.is_worth_waking(ask) && candidate.lights(&cover));
     found
 }
 
