@@ -85,7 +85,7 @@ end_job() { # waits for the job that runs, and holds its result against the sour
 progress() { jq -r 'select(.total_bytes != null) | "; job \(.done_bytes * 100 / .total_bytes | floor) %"' "$work/power-job.progress" 2>/dev/null | tail -n 1; }
 
 say "now by power: policy tide, an interval of $power_interval; three days of sun and wind in 72 seconds"
-"$ebb" cluster up --nodes "$nodes" --policy tide --interval "$power_interval" >/dev/null
+"$ebb" cluster up --nodes "$nodes" --policy tide --interval "$power_interval" --battery-seconds 2 >/dev/null
 told_power() { power_json >/dev/null 2>&1; }
 come "an answer about power" told_power
 jobs_done=0

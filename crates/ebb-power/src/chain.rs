@@ -17,8 +17,8 @@ mod strays;
 #[cfg(test)]
 mod tests;
 
-pub use strays::set_strays;
 use strays::Stray;
+pub use strays::set_strays;
 
 /// Placement of a dataset's copies on its chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

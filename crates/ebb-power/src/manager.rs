@@ -17,7 +17,7 @@ use crate::chain::DatasetChain;
 use crate::hardware::{Hardware, Supply, millis};
 use crate::plan::timetable::Timetable;
 use crate::plan::{EXAMPLE_MAX, OutOfReach, PowerPlan};
-use crate::policy::reservoir::{FORECAST_STEP, STEPS, level_watts, reserve_joules, steady};
+use crate::policy::reservoir::{STEPS, forecast_step, level_watts, reserve_joules, steady};
 use crate::policy::{Ask, PolicyKind, Rotational, Timing};
 use crate::reach::{Force, Holding, admit, at_stake, newly_at_stake, spoken_of};
 use crate::signal::Forecast;
@@ -88,10 +88,11 @@ pub struct Expected<'a> {
 }
 
 impl Expected<'_> {
-    /// Watts for the nodes in each minute from a moment on.
-    fn nodes_watts(&self, hardware: &Hardware, at_ms: u64) -> Vec<f64> {
+    /// Watts for the nodes in each step from a moment on.
+    fn nodes_watts(&self, hardware: &Hardware, battery: &Battery, at_ms: u64) -> Vec<f64> {
         let later = Duration::from_millis(at_ms.saturating_sub(self.from_ms));
-        let watts = self.forecast.map(|forecast| forecast.after(later).watts_per_step(FORECAST_STEP, STEPS));
+        let step = forecast_step(hardware, battery);
+        let watts = self.forecast.map(|forecast| forecast.after(later).watts_per_step(step, STEPS));
         watts.into_iter().flatten().map(|watts| hardware.nodes_watts(Supply::Watts(watts))).collect()
     }
 }
@@ -388,7 +389,7 @@ impl Manager {
         answer: impl FnOnce(&Ask<'_>) -> T,
     ) -> T {
         let forecast = match sample.origin {
-            Origin::Source => cluster.expected.nodes_watts(cluster.hardware, start_ms),
+            Origin::Source => cluster.expected.nodes_watts(cluster.hardware, &self.battery, start_ms),
             // What an operator sets holds, and so does what is assumed of a silent source.
             Origin::Override | Origin::Fallback(_) => steady(cluster.hardware.nodes_watts(sample.supply)),
         };

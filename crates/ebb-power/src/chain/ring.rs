@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use ebb_layout::targets::ring;
 use ebb_types::NodeId;
 
-
 /// Sets of places, each with all copies of some block; every block has one of them.
 pub(super) fn spacings(count: u32, replicas: u32) -> BTreeSet<Vec<usize>> {
     (0..count).map(|first| places(count, replicas, first)).collect()

@@ -48,7 +48,8 @@ pub fn set_strays(chains: &mut [DatasetChain], holdings: &[Holding], dead: &BTre
 /// Adds living nodes until each of these sets has one: first the node that most of those without one have.
 pub(super) fn add_for(strays: &[Stray], dead: &BTreeSet<NodeId>, cover: &mut BTreeSet<NodeId>) {
     loop {
-        let left = strays.iter().map(|stray| &stray.nodes).filter(|nodes| !nodes.iter().any(|node| cover.contains(node)));
+        let left =
+            strays.iter().map(|stray| &stray.nodes).filter(|nodes| !nodes.iter().any(|node| cover.contains(node)));
         let left: Vec<&NodeId> = left.flatten().filter(|node| !dead.contains(node)).collect();
         let count = |node: &NodeId| left.iter().filter(|other| **other == node).count();
         let most = left.iter().copied().max_by_key(|node| (count(node), Reverse(**node)));

@@ -239,10 +239,18 @@ fn blocks_that_lie_elsewhere_add_to_the_cover() {
     assert_eq!(chains[0].min_active(), 3, "all have moved");
     // A chain, with blocks that were written while its primaries were missing.
     let mut chains = [chain(9, ChainShape::EqualWork, 2, 3)];
-    set_strays(&mut chains, &[holding(&[1, 4, 5], 3), holding(&[3, 4, 5], 3), holding(&[5, 6, 11], 3)], &BTreeSet::new());
+    set_strays(
+        &mut chains,
+        &[holding(&[1, 4, 5], 3), holding(&[3, 4, 5], 3), holding(&[5, 6, 11], 3)],
+        &BTreeSet::new(),
+    );
     assert_eq!(chains[0].cover(&BTreeSet::new()), [1, 2, 5].map(NodeId::new));
     assert_eq!(chains[0].stages(&BTreeSet::new())[0].len(), 3);
-    assert_eq!(chains[0].holder_sets()[&dead(&[5, 6])], 0.25, "a third, rounded down to a power of two; node 11 is on no chain");
+    assert_eq!(
+        chains[0].holder_sets()[&dead(&[5, 6])],
+        0.25,
+        "a third, rounded down to a power of two; node 11 is on no chain"
+    );
 }
 
 proptest! {

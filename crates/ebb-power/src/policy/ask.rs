@@ -76,8 +76,8 @@ pub struct Ask<'a> {
     pub timing: Timing,
     /// Time from a decision to the start of its plan, in milliseconds.
     pub lead_ms: u64,
-    /// Expected watts for the nodes in each minute from the start on ([`super::reservoir::FORECAST_STEP`]). Empty:
-    /// nothing is known.
+    /// Expected watts for the nodes in each step from the start on ([`super::reservoir::forecast_step`]). Empty: nothing
+    /// is known.
     pub forecast: &'a [f64],
     /// The plan before.
     pub last: Option<&'a PowerPlan>,

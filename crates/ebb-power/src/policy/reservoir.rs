@@ -21,9 +21,13 @@ use super::Ask;
 use crate::battery::Battery;
 use crate::hardware::{Hardware, Supply, millis};
 
-/// Time of each value of a forecast.
-pub const FORECAST_STEP: Duration = Duration::from_secs(60);
-/// Steps of a forecast: an hour.
+/// Longest time of each value of a forecast.
+const STEP_MAX: Duration = Duration::from_secs(60);
+/// Shortest time of each value: plans do not follow a supply that changes sooner.
+const STEP_MIN: Duration = Duration::from_millis(100);
+/// Steps in the time for which the battery carries all nodes: within a step it neither overflows nor runs dry.
+const STEPS_OF_BATTERY: f64 = 5.0;
+/// Steps of a forecast.
 pub const STEPS: usize = 60;
 /// Length of a lull that the charge should last for, if there is no forecast.
 const LULL_S: f64 = 900.0;
@@ -31,6 +35,15 @@ const LULL_S: f64 = 900.0;
 const REPAY_S: f64 = 300.0;
 /// Longest time from a change of the supply to the reading that shows it.
 const READING_MS: u64 = 100;
+
+/// Time of each value of a forecast: a fifth of the time for which the battery carries all nodes, and a minute for a
+/// battery of five minutes or more. A small battery has no use for what comes later.
+#[must_use]
+pub fn forecast_step(hardware: &Hardware, battery: &Battery) -> Duration {
+    let carries_s = battery.capacity_joules / hardware.full_watts().max(f64::MIN_POSITIVE);
+    let step_s = (carries_s / STEPS_OF_BATTERY).clamp(STEP_MIN.as_secs_f64(), STEP_MAX.as_secs_f64());
+    Duration::from_secs_f64(step_s)
+}
 
 /// The forecast of a supply that stays.
 #[must_use]
@@ -66,7 +79,8 @@ pub(super) fn at_level<'a>(ask: &Ask<'a>, cover: &[NodeId]) -> Ask<'a> {
         [] => without_forecast(ask, ask.extra_of(cover), reserve),
         forecast => {
             let bounds = Bounds::of(ask, reserve);
-            without_loss(tightest(&battery, bounds, forecast), supply, &battery)
+            let step = forecast_step(ask.hardware, &battery);
+            without_loss(tightest(&battery, bounds, forecast, step), supply, &battery)
         }
     };
     // Until the next plan can begin, the battery gives what the level has above the supply.
@@ -101,14 +115,14 @@ impl Bounds {
 
 /// The first slope of the shortest path between "no more than there is" and "nothing is spilled". `forecast` has the
 /// watts of each step from now on.
-fn tightest(battery: &Battery, bounds: Bounds, forecast: &[f64]) -> f64 {
+fn tightest(battery: &Battery, bounds: Bounds, forecast: &[f64], step: Duration) -> f64 {
     let Bounds { reserve, end, full } = bounds;
     let (mut low, mut high) = (f64::NEG_INFINITY, f64::INFINITY);
     let mut energy = battery.charge_joules;
     let mut seconds = 0.0;
     for watts in forecast {
-        energy += watts * FORECAST_STEP.as_secs_f64();
-        seconds += FORECAST_STEP.as_secs_f64();
+        energy += watts * step.as_secs_f64();
+        seconds += step.as_secs_f64();
         let most = (energy - reserve) / seconds;
         let least = ((energy - battery.capacity_joules) / seconds).min(full);
         // A lull binds: all energy until its end is spread evenly.

@@ -10,6 +10,8 @@ fn battery(filled: f64) -> Battery {
     Battery { charge_joules: battery.capacity_joules * filled, ..battery }
 }
 
+const MINUTE: Duration = Duration::from_secs(60);
+
 fn bounds(battery: &Battery) -> Bounds {
     let end = battery.charge_joules.max(battery.capacity_joules / 2.0);
     Bounds { reserve: RESERVE, end, full: FULL }
@@ -18,10 +20,10 @@ fn bounds(battery: &Battery) -> Bounds {
 #[test]
 fn a_steady_supply_is_its_own_level() {
     for filled in [0.5, 0.7, 1.0] {
-        let level = tightest(&battery(filled), bounds(&battery(filled)), &[112.5; 60]);
+        let level = tightest(&battery(filled), bounds(&battery(filled)), &[112.5; 60], MINUTE);
         assert!((level - 112.5).abs() < 1e-9, "{filled}: {level}");
     }
-    let low = tightest(&battery(0.1), bounds(&battery(0.1)), &[112.5; 60]);
+    let low = tightest(&battery(0.1), bounds(&battery(0.1)), &[112.5; 60], MINUTE);
     assert!(low < 112.5 && low > 100.0, "an empty battery is charged at leisure: {low}");
 }
 
@@ -33,12 +35,33 @@ fn an_oscillation_gives_its_mean_at_every_moment() {
     let mut charges = Vec::new();
     for minute in 0..120 {
         let forecast: Vec<f64> = (minute..minute + 60).map(swing).collect();
-        let level = tightest(&battery, bounds(&battery), &forecast);
+        let level = tightest(&battery, bounds(&battery), &forecast, MINUTE);
         assert!((level - 0.45 * FULL).abs() < 2.0, "{level} W in minute {minute}");
         assert_eq!(battery.pass(swing(minute), level, 60_000).missing_joules, 0.0);
         charges.push(battery.charge_joules);
     }
     assert!(charges.iter().all(|charge| *charge >= RESERVE), "{charges:?}");
+}
+
+/// The mean of a minute is no level for a battery that lasts for seconds: with it half of the supply was spilled.
+#[test]
+fn a_battery_of_seconds_is_planned_in_seconds() {
+    let hardware = Hardware::uniform(40.0, 9, crate::hardware::NodePower::REFERENCE).unwrap();
+    let step = |seconds: f64| forecast_step(&hardware, &Battery::full(hardware.full_watts(), seconds));
+    assert_eq!([300.0, 900.0].map(step), [MINUTE; 2]);
+    assert_eq!([10.0, 0.0].map(step), [Duration::from_secs(2), STEP_MIN]);
+    // Ten seconds of everything, then ten seconds of a third of it, over and over.
+    let swing = |step: usize| if (step / 5).is_multiple_of(2) { FULL } else { FULL / 3.0 };
+    let mut battery = Battery { efficiency: 1.0, ..Battery::full(FULL, 10.0) };
+    let (mut spent, mut supplied) = (0.0, 0.0);
+    for at in 0..200 {
+        let forecast: Vec<f64> = (at..at + STEPS).map(swing).collect();
+        let end = battery.charge_joules.max(battery.capacity_joules / 2.0);
+        let level = tightest(&battery, Bounds { reserve: 100.0, end, full: FULL }, &forecast, step(10.0));
+        assert_eq!(battery.pass(swing(at), level, 2_000).missing_joules, 0.0);
+        (spent, supplied) = (spent + level, supplied + swing(at));
+    }
+    assert!(spent > 0.99 * supplied, "{spent} of {supplied}");
 }
 
 #[test]
@@ -57,7 +80,7 @@ proptest! {
         let mut battery = battery(filled);
         for minute in 0..supplies.len() {
             let (supply, before) = (supplies[minute], battery.charge_joules);
-            let level = tightest(&battery, bounds(&battery), &supplies[minute..]);
+            let level = tightest(&battery, bounds(&battery), &supplies[minute..], MINUTE);
             let flow = battery.pass(supply, level, 60_000);
             prop_assert!(flow.missing_joules <= 1e-6 && battery.charge_joules >= RESERVE.min(before) - 1e-6, "{level} {battery:?}");
             let spilled = before + (supply - level) * 60.0 - battery.capacity_joules;
@@ -73,7 +96,7 @@ proptest! {
         let fixed = Bounds { reserve: 0.0, end: small.charge_joules, full: FULL };
         let (mut battery, mut squares, mut energy) = (small, 0.0, 0.0);
         for minute in 0..supplies.len() {
-            let level = tightest(&battery, fixed, &supplies[minute..]);
+            let level = tightest(&battery, fixed, &supplies[minute..], MINUTE);
             battery.pass(supplies[minute], level, 60_000);
             (squares, energy) = (squares + level * level, energy + level);
         }
