@@ -20,6 +20,8 @@ const SMALL_PIECE: usize = 1024;
 /// Bytes of a file sent at a time: while they are on the wire, the disk reads the next ones. So a reader waits for the disk
 /// alone only for the first of them.
 const FILE_STEP: u64 = 256 << 10;
+/// Bytes that the disk reads at one go, so that several readers do not make it seek for each of their pieces.
+const DISK_STEP: u64 = 2 << 20;
 
 /// A frame on its way out.
 #[derive(Debug)]
@@ -224,15 +226,24 @@ impl FrameWriter {
 
     async fn write_file(&mut self, file: &File, offset: u64, len: u64) -> Result<()> {
         let end = offset + len;
-        let mut at = offset;
+        let (mut at, mut told) = (offset, offset);
         while at < end {
             let step = FILE_STEP.min(end - at);
+            // The disk hears of the next range while half of this one is still to be sent.
+            let is_due = len > FILE_STEP && told < end && at + DISK_STEP / 2 >= told;
+            let next = if is_due { DISK_STEP.min(end - told) } else { 0 };
             let course = self.start_course(step);
-            let sending = self.write.send_file(file, at, step);
+            let sending = async {
+                if next > 0 {
+                    file.will_read(told, next).await;
+                }
+                self.write.send_file(file, at, step).await
+            };
             match course {
                 Some(course) => self.runtime.timeout(course.allowed, &self.peer, sending).await?,
                 None => sending.await?,
             }
+            told += next;
             self.link.sent(step);
             at += step;
         }

@@ -69,6 +69,8 @@ pub struct Space {
 pub trait FileBackend: Send + Sync + 'static {
     /// See [`File::read_at`].
     fn read_at(&self, offset: u64, len: usize) -> Work<'_, Result<Bytes>>;
+    /// See [`File::will_read`].
+    fn will_read(&self, offset: u64, len: u64) -> Work<'_, ()>;
     /// See [`File::write_at`].
     fn write_at(&self, offset: u64, data: Vec<Bytes>) -> Work<'_, Result<()>>;
     /// See [`File::sync_data`].
@@ -110,6 +112,12 @@ impl File {
     /// Up to `len` bytes from `offset`; fewer only at the end of the file.
     pub async fn read_at(&self, offset: u64, len: usize) -> Result<Bytes> {
         self.backend.read_at(offset, len).await
+    }
+
+    /// Tells the disk that a range is read next in pieces, so that it reads the range without going elsewhere in between.
+    /// A hint: what is wrong with the range shows when it is read. Returns when the disk has been told.
+    pub async fn will_read(&self, offset: u64, len: u64) {
+        self.backend.will_read(offset, len).await;
     }
 
     /// Writes all of `data` from `offset`, one buffer after the other. Not durable before [`File::sync_data`].

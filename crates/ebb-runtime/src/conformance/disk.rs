@@ -11,6 +11,7 @@ on_both_worlds!(
     many_buffers_are_one_write,
     large_writes_and_small_ones_mix,
     reads_end_at_the_end,
+    a_range_that_will_be_read_is_read_as_any,
     open_modes_are_kept,
     lengths_cut_and_grow,
     holes_read_as_zero_and_take_no_space,
@@ -91,6 +92,27 @@ async fn reads_end_at_the_end(setup: Setup) {
     assert!(file.read_at(100, 1).await.unwrap().is_empty());
     assert!(file.read_at(1 << 40, 1).await.unwrap().is_empty());
     assert!(file.read_at(5, 0).await.unwrap().is_empty());
+}
+
+async fn a_range_that_will_be_read_is_read_as_any(setup: Setup) {
+    let file = file(&setup, "f").await;
+    let data = pattern(3_000_000);
+    file.write_at(0, vec![data.clone()]).await.unwrap();
+    file.sync_data().await.unwrap();
+    for (offset, len) in [(0, 3_000_000), (2_999_000, 5_000), (1 << 40, 1), (7, 0), (u64::MAX, 2)] {
+        file.will_read(offset, len).await;
+    }
+    // What is written later is read all the same.
+    file.write_at(1_000_000, vec![Bytes::from_static(b"later")]).await.unwrap();
+    for at in (0..3_000_000).step_by(500_000) {
+        let read = file.read_at(at, 500_000).await.unwrap();
+        if at == 1_000_000 {
+            assert!(read[..5] == *b"later" && read[5..] == data[1_000_005..1_500_000]);
+        } else {
+            assert!(read == data[at as usize..][..500_000]);
+        }
+    }
+    assert_eq!(file.read_at(2_999_000, 5_000).await.unwrap().len(), 1_000);
 }
 
 async fn open_modes_are_kept(setup: Setup) {

@@ -61,6 +61,20 @@ impl FileBackend for RealFile {
         })
     }
 
+    fn will_read(&self, offset: u64, len: u64) -> Work<'_, ()> {
+        Box::pin(async move {
+            let edges = [offset, offset.saturating_add(len.saturating_sub(1))];
+            if edges.iter().all(|edge| is_cached(self.descriptor.as_fd(), *edge)) {
+                return;
+            }
+            let told = self.call("advise", move |descriptor| {
+                will_need(descriptor, offset, len);
+                Ok(())
+            });
+            let _ = told.await;
+        })
+    }
+
     fn write_at(&self, offset: u64, data: Vec<Bytes>) -> Work<'_, Result<()>> {
         Box::pin(async move {
             let len: usize = data.iter().map(Bytes::len).sum();
@@ -162,9 +176,8 @@ pub(super) async fn warm(file: &File, offset: u64, len: u64) -> Result<()> {
     let file = file.clone();
     blocking(move || {
         if let Some(descriptor) = file.descriptor() {
-            // Both are hints for speed: if they fail, `sendfile` meets the same error and reports it.
-            let advice = rustix::fs::Advice::WillNeed;
-            let _ = rustix::fs::fadvise(descriptor, offset, std::num::NonZeroU64::new(len), advice);
+            will_need(descriptor, offset, len);
+            // `sendfile` meets the same error, and reports it.
             for edge in edges {
                 let _ = retry(|| rustix::io::pread(descriptor, &mut [0_u8; 1], edge));
             }
@@ -172,6 +185,12 @@ pub(super) async fn warm(file: &File, offset: u64, len: u64) -> Result<()> {
         Ok(())
     })
     .await
+}
+
+/// Has the kernel read a range into the page cache. A hint: a read meets the same error, and reports it.
+fn will_need(descriptor: BorrowedFd<'_>, offset: u64, len: u64) {
+    let advice = rustix::fs::Advice::WillNeed;
+    let _ = rustix::fs::fadvise(descriptor, offset, std::num::NonZeroU64::new(len), advice);
 }
 
 /// Whether a byte can be read at once. Also true where waiting would not help: at the end of the file, and for errors.

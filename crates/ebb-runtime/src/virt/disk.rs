@@ -11,6 +11,7 @@
 //! A sync covers changes that had their effect before the sync was asked for. A write in progress at a crash is lost,
 //! or in the page cache and then lost, kept or torn like any other.
 
+mod ahead;
 mod content;
 mod cut;
 mod door;
@@ -28,6 +29,7 @@ use ebb_types::{Error, Result, bail, err};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use self::ahead::Ahead;
 pub use self::cut::PowerCut;
 use self::door::Door;
 use self::inode::{Change, Inode};
@@ -69,6 +71,8 @@ struct State {
     busy_until_ns: u64,
     /// Where the last access to the disk itself ended. None: elsewhere than in a file.
     head: Option<(InodeNumber, u64)>,
+    /// What was asked for ahead of its reads.
+    ahead: Ahead,
     /// At least the space of all files. Adding them up is slow, and it matters only near the end of the disk.
     used_bytes_bound: u64,
 }
@@ -100,6 +104,18 @@ impl State {
     fn queue(&mut self, now_ns: u64, cost: u64) -> u64 {
         self.busy_until_ns = self.busy_until_ns.max(now_ns) + cost;
         self.busy_until_ns
+    }
+
+    /// Has the disk read a range, without going elsewhere in between.
+    fn read_ahead(&mut self, now_ns: u64, file: InodeNumber, offset: u64, len: u64) {
+        let len = len.min(self.inode(file).current.len().saturating_sub(offset));
+        if len == 0 || self.ahead.has(file, offset, len) {
+            return;
+        }
+        let cost = self.cost(self.options.read_latency, len) + self.seek(Access { bytes: len, at: Some((file, offset)) });
+        let done_ns = self.queue(now_ns, cost);
+        let flow_ns = (self.options.flow_ns(len) * self.slowness) as u64;
+        self.ahead.add(file, offset..offset + len, done_ns - flow_ns.min(cost)..done_ns);
     }
 
     fn inode(&mut self, number: InodeNumber) -> &mut Inode {
@@ -176,6 +192,8 @@ enum Need {
     Memory(Duration),
     /// The disk itself, in turn.
     Medium(Duration, Access),
+    /// Bytes that the disk is reading ahead, which arrive at this time.
+    Arrival(u64),
 }
 
 /// An access as near to the last one, in the same file, needs no seek: kernels read ahead, and disks sort what waits.
@@ -219,6 +237,7 @@ impl VirtualDisk {
             life: 0,
             busy_until_ns: 0,
             head: None,
+            ahead: Ahead::default(),
             used_bytes_bound: 0,
         };
         Arc::new(Self { name: name.to_owned(), executor, trace, state: Mutex::new(state) })
@@ -290,6 +309,7 @@ impl VirtualDisk {
         let mut state = self.state.lock();
         state.life += 1;
         state.locks.clear();
+        state.ahead = Ahead::default();
         for (number, (file, change)) in std::mem::take(&mut state.in_flight) {
             if state.dice.coin() {
                 state.inode(file).change(number, change);
@@ -304,6 +324,7 @@ impl VirtualDisk {
         let state = &mut *state;
         state.life += 1;
         state.locks.clear();
+        state.ahead = Ahead::default();
         state.busy_until_ns = 0;
         for (number, (file, change)) in std::mem::take(&mut state.in_flight) {
             if state.dice.coin() {
@@ -392,6 +413,7 @@ impl VirtualDisk {
                     let cost = state.cost(latency, access.bytes) + state.seek(access);
                     state.queue(now_ns, cost)
                 }
+                Need::Arrival(at_ns) => at_ns.max(now_ns),
             };
             let number = state.number();
             if let Some(change) = change {

@@ -172,6 +172,10 @@ impl FileBackend for ReadOnly {
         Box::pin(self.0.read_at(offset, len))
     }
 
+    fn will_read(&self, offset: u64, len: u64) -> Work<'_, ()> {
+        Box::pin(self.0.will_read(offset, len))
+    }
+
     fn write_at(&self, _offset: u64, _data: Vec<Bytes>) -> Work<'_, Result<()>> {
         refuse()
     }

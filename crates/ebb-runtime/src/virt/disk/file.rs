@@ -145,8 +145,12 @@ impl FileBackend for VirtualFile {
             return Box::pin(async { Err(error) });
         }
         let (file, path) = (self.file, self.path.clone());
-        let need =
-            Need::Medium(self.disk.options().read_latency, Access { bytes: len as u64, at: Some((self.file, offset)) });
+        let access = Access { bytes: len as u64, at: Some((self.file, offset)) };
+        let arrives_ns = self.disk.state.lock().ahead.take_arrival_ns(self.file, offset, len as u64);
+        let need = match arrives_ns {
+            Some(arrives_ns) => Need::Arrival(arrives_ns),
+            None => Need::Medium(self.disk.options().read_latency, access),
+        };
         self.submit("read", need, None, move |disk, state, _| {
             if state.is_drawn(state.faults.read_error) {
                 disk.fault("read_error", path.display().to_string());
@@ -154,6 +158,16 @@ impl FileBackend for VirtualFile {
             }
             Ok(state.inode(file).current.read(offset, len))
         })
+    }
+
+    fn will_read(&self, offset: u64, len: u64) -> Work<'_, ()> {
+        if self.check_range(offset, len).is_ok() {
+            let mut state = self.disk.state.lock();
+            if state.life == self.life {
+                state.read_ahead(self.disk.executor.now_ns(), self.file, offset, len);
+            }
+        }
+        Box::pin(async {})
     }
 
     fn write_at(&self, offset: u64, data: Vec<Bytes>) -> Work<'_, Result<()>> {

@@ -294,6 +294,46 @@ fn disks_seek_to_an_access_that_is_far_from_the_last_one() {
     });
 }
 
+/// Two readers take turns, piece by piece. The disk seeks for each piece, or once for each range that it heard of.
+#[test]
+fn a_range_read_ahead_costs_one_seek_however_many_readers_there_are() {
+    let time = |tells: bool| {
+        World::run(4, WorldOptions::default(), move |world| async move {
+            let process = world.process("h1");
+            let seek = Duration::from_millis(8);
+            let options = process.disk_options();
+            process.set_disk_options(DiskOptions { seek, jitter_ratio: 0.0, ..options });
+            let disk = process.runtime().disk();
+            let directory = with_directory(&process.runtime()).await;
+            let mut files = Vec::new();
+            for name in ["f", "g"] {
+                let file = disk.open(&directory.join(name), OpenMode::Create).await.unwrap();
+                file.write_at(0, filled(1, 4 << 20)).await.unwrap();
+                file.sync_data().await.unwrap();
+                files.push(file);
+            }
+            let start = world.now();
+            if tells {
+                for file in &files {
+                    file.will_read(0, 4 << 20).await;
+                }
+            }
+            let mut first = None;
+            for at in (0..4_u64 << 20).step_by(256 << 10) {
+                for file in &files {
+                    file.read_at(at, 256 << 10).await.unwrap();
+                    first.get_or_insert(world.now() - start);
+                }
+            }
+            (first.unwrap().as_secs_f64(), (world.now() - start).as_secs_f64())
+        })
+    };
+    let ((first, all), (first_told, all_told)) = (time(false), time(true));
+    assert!(all > 32.0 * 0.008, "a seek for each piece: {all}");
+    assert!((all - all_told - 30.0 * 0.008).abs() < 0.008, "thirty seeks less: {all} {all_told}");
+    assert!((first - first_told).abs() < 0.001, "the first piece comes as soon: {first} {first_told}");
+}
+
 /// Where a byte stands for many, a record of the store's own still stands for itself.
 #[test]
 fn short_accesses_can_have_a_bandwidth_of_their_own() {
