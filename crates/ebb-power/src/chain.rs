@@ -287,6 +287,20 @@ impl DatasetChain {
         stages
     }
 
+    /// Rows of neighbours on the circle, each with a copy of nearly everything, from the cover on. Dead nodes are left out.
+    /// None on a chain, where nodes come one by one or in gears.
+    #[must_use]
+    pub fn rows(&self, dead: &BTreeSet<NodeId>) -> Vec<Vec<NodeId>> {
+        if self.shape != ChainShape::Ring {
+            return Vec::new();
+        }
+        let cover = self.cover(dead);
+        let first = self.nodes.iter().position(|node| cover.contains(node)).unwrap_or(0);
+        let around = self.nodes[first..].iter().chain(&self.nodes[..first]).copied();
+        let living: Vec<NodeId> = around.filter(|node| !dead.contains(node)).collect();
+        living.chunks(self.nodes.len().div_ceil(self.replicas as usize)).map(<[NodeId]>::to_vec).collect()
+    }
+
     /// Sets the wanted number of active nodes. `None`: as many as the power allows. Returns the resulting number, which
     /// may be lower because gears are switched on as a whole.
     ///

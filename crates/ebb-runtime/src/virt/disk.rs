@@ -112,7 +112,8 @@ impl State {
         if len == 0 || self.ahead.has(file, offset, len) {
             return;
         }
-        let cost = self.cost(self.options.read_latency, len) + self.seek(Access { bytes: len, at: Some((file, offset)) });
+        let cost =
+            self.cost(self.options.read_latency, len) + self.seek(Access { bytes: len, at: Some((file, offset)) });
         let done_ns = self.queue(now_ns, cost);
         let flow_ns = (self.options.flow_ns(len) * self.slowness) as u64;
         self.ahead.add(file, offset..offset + len, done_ns - flow_ns.min(cost)..done_ns);

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | whole stages | as `activation`: covers, then nodes or gears |
 //! | a stage for a part | these, and the next node or gear for a part of each period |
+//! | a row for a part | on a circle, whole rows of neighbours that hold everything, and the next row for a part of each period |
 //! | others in turns | a beginning of the stages is on for good, all other nodes take turns for the rest of the power |
 //! | cover in turns | the nodes of the cover, by even times or by their shares of the reads |
 //! | cover but one | the cover is on but for one node, which blinks |
@@ -111,6 +112,7 @@ pub fn candidates(ask: &Ask<'_>, reads: &Reads) -> Vec<Candidate> {
     let active = choose_active(ask);
     if ask.affords(ask.extra_of(&ask.cover())) {
         builder.stage_for_a_part(&active, &mut found);
+        builder.row_for_a_part(&mut found);
     } else {
         builder.cover_in_turns(reads, &mut found);
         builder.cover_but_one(&mut found);
@@ -184,18 +186,35 @@ impl<'a> Builder<'a> {
     /// Whole stages, and the next one for a part of each period. The nodes of a gear come together: one alone relieves
     /// only the primaries of its own column.
     fn stage_for_a_part(&self, active: &Active, found: &mut Vec<Candidate>) {
-        let on = self.places(&active.on.iter().copied().collect::<Vec<_>>());
-        for stage in &active.refused {
-            let next: Vec<NodeId> = stage.iter().filter(|node| !active.on.contains(node)).copied().collect();
-            let next = self.places(&next);
-            let share = self.power.share(self.extra(&on), self.extra(&next));
-            for period_ms in self.multiples(&MULTIPLES) {
-                let active_ms = (period_ms as f64 * share) as u64;
-                let mut duties = self.with_on(&on, vec![Duty::Off; self.nodes()]);
-                next.iter().for_each(|place| duties[*place] = Duty::blink(0, active_ms, period_ms));
-                let name = format!("{} on, {} more for {:.0} % of the time", on.len(), next.len(), share * 100.0);
-                found.push(Candidate { duties, period_ms, name });
+        let on: Vec<NodeId> = active.on.iter().copied().collect();
+        active.refused.iter().for_each(|stage| self.next_for_a_part(&on, stage, found));
+    }
+
+    /// Whole rows of the circle, and the next one for a part of each period. A node beyond whole rows relieves only the
+    /// blocks that it shares with one node of a row, so that a full read is no faster with it.
+    fn row_for_a_part(&self, found: &mut Vec<Candidate>) {
+        let mut on = self.ask.cover();
+        for row in self.ask.chains.iter().flat_map(|chain| chain.rows(self.ask.dead)) {
+            let both: BTreeSet<NodeId> = on.iter().chain(&row).copied().collect();
+            if !self.ask.affords(self.ask.extra_of(&both)) {
+                self.next_for_a_part(&on, &row, found);
+                return;
             }
+            on = both.into_iter().collect();
+        }
+    }
+
+    /// Some nodes on for good, and further ones for the part of each period that the power allows.
+    fn next_for_a_part(&self, on: &[NodeId], stage: &[NodeId], found: &mut Vec<Candidate>) {
+        let next: Vec<NodeId> = stage.iter().filter(|node| !on.contains(node)).copied().collect();
+        let (on, next) = (self.places(on), self.places(&next));
+        let share = self.power.share(self.extra(&on), self.extra(&next));
+        for period_ms in self.multiples(&MULTIPLES) {
+            let active_ms = (period_ms as f64 * share) as u64;
+            let mut duties = self.with_on(&on, vec![Duty::Off; self.nodes()]);
+            next.iter().for_each(|place| duties[*place] = Duty::blink(0, active_ms, period_ms));
+            let name = format!("{} on, {} more for {:.0} % of the time", on.len(), next.len(), share * 100.0);
+            found.push(Candidate { duties, period_ms, name });
         }
     }
 

@@ -100,6 +100,30 @@ fn gears_come_whole_also_for_a_part_of_the_time() {
     }
 }
 
+/// Nine nodes, three copies: three neighbours hold everything. Four of nine read no faster than three, but three and three
+/// more for a part of the time do.
+#[test]
+fn on_a_circle_whole_rows_come() {
+    let site = Site::new(9, ChainShape::Ring, 0);
+    for (percent, on) in [(40, 3), (50, 3), (60, 3), (70, 6), (80, 6), (90, 6)] {
+        let (score, schedule) = site.score(f64::from(percent) / 100.0, schedule);
+        let steady = schedule.duties.values().filter(|duty| **duty == Duty::On).count();
+        let nodes = (f64::from(percent) * 2.25 - 9.0) / 24.0;
+        assert!(
+            steady == on && score.rate > nodes - 0.2 && score.wait_s == 0.0,
+            "{percent} %: {score:?} {}",
+            schedule.why
+        );
+        for rival in RIVALS {
+            let other = site.score(f64::from(percent) / 100.0, rival).0;
+            assert!(
+                score.rate >= other.rate && score.long_work_s <= other.long_work_s * 1.01,
+                "{percent} %: {other:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_plan_stays_while_the_supply_does() {
     let site = Site::new(9, ChainShape::EqualWork, 2);

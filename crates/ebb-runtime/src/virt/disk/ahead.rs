@@ -50,7 +50,8 @@ impl Ahead {
 
     /// The newest range with these bytes.
     fn find(&self, file: InodeNumber, offset: u64, len: u64) -> Option<usize> {
-        let holds = |piece: &Piece| piece.file == file && piece.bytes.start <= offset && offset + len <= piece.bytes.end;
+        let holds =
+            |piece: &Piece| piece.file == file && piece.bytes.start <= offset && offset + len <= piece.bytes.end;
         self.0.iter().rposition(holds)
     }
 }
