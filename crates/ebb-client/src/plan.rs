@@ -73,7 +73,7 @@ pub(crate) fn fetch_ranges(geometry: Geometry, missing: (u64, u64), reach: Reach
         .collect()
 }
 
-/// A node must serve for so long to be asked before others, in milliseconds: time to read and send a block.
+/// A node must serve for so long at least to be asked before others, in milliseconds: time to read and send a block.
 pub(crate) const NEED_MS: u64 = 100;
 
 #[cfg(test)]

@@ -37,6 +37,8 @@ pub struct Candidate<K> {
     pub node: K,
     /// Time for which it still serves.
     pub awake: Awake,
+    /// Expected time from the request to the end of the answer, in milliseconds: [`queue::Queues::expected`], or more.
+    pub needs_ms: u64,
     /// Its distance from the reader.
     pub distance: Distance,
     /// It counts as dead, or does not answer.
@@ -66,16 +68,16 @@ pub struct Order<K> {
 /// A node that is below its hit ratio by this part is as good as one where a read less waits.
 pub const READS_PER_PART: f64 = 5.0;
 
-/// The replica nodes in the order for requests, without sleeping ones. `need_ms` is the time to read and send the
-/// block. Nodes that will not stay awake for it come after those that will, longest awake first: a node about to sleep
-/// is still better than none. Then come slow nodes, and dead ones last. Among these, nodes that serve another dataset
+/// The replica nodes in the order for requests, without sleeping ones. Nodes that will fall asleep before their answer is
+/// expected come after those that will not, longest awake first: a node about to sleep is still better than none. A read
+/// that a node falls asleep over is lost, with what was sent of it. Then come slow nodes, and dead ones last. Among these, nodes that serve another dataset
 /// come last. Among equals the nearer comes first, then the one with the larger deficit, then a random one. Of the first
 /// two, if they are equals, the one with the shorter queue is first; deficits count as reads there.
 #[must_use]
-pub fn order<K: Copy>(rule: ReadRule, mut candidates: Vec<Candidate<K>>, need_ms: u64) -> Order<K> {
+pub fn order<K: Copy>(rule: ReadRule, mut candidates: Vec<Candidate<K>>) -> Order<K> {
     candidates.retain(|one| !one.awake.is_asleep());
     let by_merit = |one: &Candidate<K>, other: &Candidate<K>| {
-        let is_short = |candidate: &Candidate<K>| !candidate.awake.serves_for(need_ms);
+        let is_short = |candidate: &Candidate<K>| !candidate.awake.serves_for(candidate.needs_ms);
         let longest = other.awake.cmp(&one.awake);
         // Under the balanced rule a node in the same rack counts as far.
         let distance = |candidate: &Candidate<K>| match (rule, candidate.distance) {
@@ -200,7 +202,8 @@ pub(crate) mod tests {
 
     fn candidate(node: u32, awake: Awake, distance: Distance, queue: f64, below: f64) -> Candidate<u32> {
         let draw = u64::from(node);
-        Candidate { node, awake, distance, is_dead: false, is_slow: false, is_foreign: false, queue, below, draw }
+        let (is_dead, is_slow, is_foreign) = (false, false, false);
+        Candidate { node, awake, needs_ms: 100, distance, is_dead, is_slow, is_foreign, queue, below, draw }
     }
 
     #[test]
@@ -215,7 +218,7 @@ pub(crate) mod tests {
             candidate(5, Awake::ForMs(40), Distance::Host, 0.0, 0.0),
             candidate(7, Awake::ForMs(60), Distance::Far, 0.0, 0.0),
         ];
-        let order = |rule| order(rule, candidates.to_vec(), 100).nodes;
+        let order = |rule| order(rule, candidates.to_vec()).nodes;
         let last = "sleepers are left out, those about to sleep come late, longest awake first, and dead ones last";
         assert_eq!(order(ReadRule::Balanced), [3, 1, 2, 7, 5, 6], "{last}");
         assert_eq!(order(ReadRule::Nearest), [3, 2, 1, 7, 5, 6]);
@@ -225,9 +228,22 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_node_that_sleeps_before_its_answer_comes_after_one_that_does_not() {
+        let left = |node, left_ms, needs_ms| Candidate {
+            needs_ms,
+            ..candidate(node, Awake::ForMs(left_ms), Distance::Far, 0.0, 0.0)
+        };
+        let nodes = |candidates: &[Candidate<u32>]| order(ReadRule::Balanced, candidates.to_vec()).nodes;
+        assert_eq!(nodes(&[left(1, 5_000, 6_000), left(2, 3_000, 2_000)]), [2, 1]);
+        assert_eq!(nodes(&[left(1, 5_000, 6_000), left(2, 3_000, 4_000)]), [1, 2], "neither: the longest awake");
+        let always = candidate(3, Awake::Always, Distance::Far, 9.0, -0.5);
+        assert_eq!(nodes(&[left(1, 5_000, 6_000), Candidate { needs_ms: 60_000, ..always }]), [3, 1]);
+    }
+
+    #[test]
     fn own_host_first_then_the_shorter_queue_of_the_two_furthest_below_their_parts() {
         let one = |node, distance, queue, below| candidate(node, Awake::Always, distance, queue, below);
-        let order = |candidates: &[Candidate<u32>]| order(ReadRule::Balanced, candidates.to_vec(), 100);
+        let order = |candidates: &[Candidate<u32>]| order(ReadRule::Balanced, candidates.to_vec());
         let nodes = |candidates: &[Candidate<u32>]| order(candidates).nodes;
         let far = |node, queue, below| one(node, Distance::Far, queue, below);
         let with_host = [far(4, 3.0, 0.5), far(9, 1.0, 0.5), one(1, Distance::Host, 9.0, 0.5), far(2, 1.0, 0.5)];
@@ -255,11 +271,11 @@ pub(crate) mod tests {
             one(6, Awake::Asleep, Distance::Far),
         ];
         for rule in [ReadRule::Balanced, ReadRule::Nearest, ReadRule::LeastLoaded, ReadRule::HitRatio] {
-            let order = order(rule, candidates.to_vec(), 100);
+            let order = order(rule, candidates.to_vec());
             assert_eq!(order.nodes, [2, 1, 3, 4, 5], "{rule:?}");
             assert_eq!(order.edge, None, "{rule:?}: no other one is drawn against the only one of its own");
         }
-        let order = order(ReadRule::Balanced, candidates[..1].to_vec(), 100);
+        let order = order(ReadRule::Balanced, candidates[..1].to_vec());
         assert_eq!(order.nodes, [1], "data are read wherever they are");
     }
 

@@ -305,21 +305,24 @@ pub(crate) fn order(shared: &Shared, wanted: &Wanted) -> Order<usize> {
         balance.on_serving(plan, allotment);
         record.members.iter().map(|member| balance.below(member.node)).collect::<Vec<_>>()
     };
-    let queues: Vec<f64> = {
+    let (queues, needs_ms): (Vec<f64>, Vec<u64>) = {
         let (queues, now) = (shared.queues.lock(), since_start(shared));
         let of = |member: &pb::Member| {
             let other_calls =
                 (shared.nodes.outstanding(member.node) as u64).saturating_sub(queues.own_reads(member.node));
             let bytes = queues.bytes(member.node, now).saturating_add(other_calls.saturating_mul(READ_COST_MIN));
-            bytes as f64 / cost(len) as f64
+            let expected = queues.expected(member.node, len, now);
+            let needs_ms = u64::try_from(expected.as_millis()).unwrap_or(u64::MAX);
+            (bytes as f64 / cost(len) as f64, needs_ms.max(NEED_MS))
         };
-        record.members.iter().map(of).collect()
+        record.members.iter().map(of).unzip()
     };
     let slow = shared.nodes.gray_of(record.members.iter().map(|member| member.node));
     let foreign = shared.nodes.foreign_to(wanted.dataset, record.members.iter().map(|member| member.node));
     let candidates = record.members.iter().enumerate().map(|(place, member)| Candidate {
         node: place,
         awake: shared.awake_for(member.node_id()),
+        needs_ms: needs_ms[place],
         distance: shared.nodes.distance(&shared.options.host, member.node),
         is_dead: shared.nodes.is_lost(member.node),
         is_slow: slow == Some(member.node),
@@ -328,7 +331,7 @@ pub(crate) fn order(shared: &Shared, wanted: &Wanted) -> Order<usize> {
         below: balance[place],
         draw: shared.runtime.random_u64(),
     });
-    ebb_power::read::order(wanted.rule, candidates.collect(), NEED_MS)
+    ebb_power::read::order(wanted.rule, candidates.collect())
 }
 
 /// What a member says to a read.

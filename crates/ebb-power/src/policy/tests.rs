@@ -562,7 +562,8 @@ proptest! {
         for other in [PolicyKind::Activation, PolicyKind::BlinkCircular] {
             let (best, interval) = served(other);
             let shorter = tide > 0.0 && tide_interval < interval && interval > case.timing.interval_ms;
-            prop_assert!(tide >= best - 1e-9 || shorter, "{tide} in {tide_interval} ms, {other} {best} in {interval} ms");
+            // As near as two rates count as equal, and roundings to milliseconds.
+            prop_assert!(tide >= best * 0.999 - 1e-9 || shorter, "{tide} in {tide_interval} ms, {other} {best} in {interval} ms");
         }
     }
 }

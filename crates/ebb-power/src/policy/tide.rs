@@ -29,39 +29,61 @@ mod turns;
 use candidates::{Candidate, candidates, rivals};
 use choice::{Scored, choose};
 use reads::Reads;
-use score::{JOB_NODE_SECONDS, JOB_READS, score};
+use score::{JOB_NODE_SECONDS, JOB_READS, rate, score};
 
 /// Between the words about a plan and its measures.
 const MEASURES: &str = ": a read waits ";
 
 pub(super) fn schedule(ask: &Ask<'_>) -> Schedule {
-    let mut reads = Reads::new(ask);
+    let reads = Reads::new(ask);
     if reads.is_empty() || ask.headroom_watts() <= 0.0 {
         return ask.all_off("too little power to wake any node");
     }
-    let cover = ask.cover();
-    let spares_disks = ask.rotational == Rotational::Spare && ask.affords(ask.extra_of(&cover));
-    let is_carried = |candidate: &Candidate| {
-        if spares_disks && candidate.blinks_disks(ask) {
-            return false;
-        }
-        let duties = ask.circle.iter().copied().zip(candidate.duties.iter().copied()).collect();
-        carried(ask, &duties, candidate.period_ms)
-    };
-    let mut scored = |candidates: Vec<Candidate>| -> Vec<Scored> {
-        let fits = candidates.into_iter().filter(|candidate| candidate.is_lit() && is_carried(candidate));
-        fits.map(|plan| Scored { score: score(ask, &mut reads, &plan.duties, plan.period_ms), plan }).collect()
-    };
-    let rivals = scored(rivals(ask));
-    let own = {
-        let found = candidates(ask, &Reads::new(ask));
-        scored(found)
-    };
-    let kept = scored(kept(ask).into_iter().collect()).pop();
-    match choose(rivals, own, kept) {
+    let (mut reads, plans) = Plans::of(ask, reads);
+    let scored = |plan: Candidate| Scored { score: score(ask, &mut reads, &plan.duties, plan.period_ms), plan };
+    let Plans { rivals, own, kept } = plans.map(scored);
+    match choose(rivals, own, kept.into_iter().next()) {
         Some(chosen) => to_schedule(ask, chosen),
         // Neither supply nor battery carry any blink: as many nodes of the cover as the supply alone powers, in turns.
-        None => blink(ask, &cover),
+        None => blink(ask, &ask.cover()),
+    }
+}
+
+/// Plans that come into question: supply and battery carry them.
+struct Plans<T> {
+    rivals: Vec<T>,
+    own: Vec<T>,
+    /// One at most.
+    kept: Vec<T>,
+}
+
+impl Plans<Candidate> {
+    /// All plans, and the reads with the groups of nodes that bound any of them. Times of jobs depend on these groups, so
+    /// they must be the same for all plans.
+    fn of(ask: &Ask<'_>, mut reads: Reads) -> (Reads, Self) {
+        let spares_disks = ask.rotational == Rotational::Spare && ask.affords(ask.extra_of(&ask.cover()));
+        let is_carried = |candidate: &Candidate| {
+            if !candidate.is_lit() || spares_disks && candidate.blinks_disks(ask) {
+                return false;
+            }
+            let duties = ask.circle.iter().copied().zip(candidate.duties.iter().copied()).collect();
+            carried(ask, &duties, candidate.period_ms)
+        };
+        let fitting = |found: Vec<Candidate>| found.into_iter().filter(&is_carried).collect::<Vec<_>>();
+        let plans = Self {
+            rivals: fitting(rivals(ask)),
+            own: fitting(candidates(ask, &reads)),
+            kept: fitting(kept(ask).into_iter().collect()),
+        };
+        for plan in plans.rivals.iter().chain(&plans.own).chain(&plans.kept) {
+            rate(ask, &mut reads, &plan.duties, plan.period_ms);
+        }
+        (reads, plans)
+    }
+
+    fn map<T>(self, mut map: impl FnMut(Candidate) -> T) -> Plans<T> {
+        let mut all = |plans: Vec<Candidate>| plans.into_iter().map(&mut map).collect();
+        Plans { rivals: all(self.rivals), own: all(self.own), kept: all(self.kept) }
     }
 }
 

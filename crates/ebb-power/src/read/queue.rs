@@ -36,6 +36,8 @@ struct NodeQueue {
     others: Option<News>,
     /// From the last request that was answered with bytes to its answer.
     took: Duration,
+    /// Bytes that waited there when it came, as told, or own ones; and its own.
+    taken: u64,
 }
 
 /// Reads of others that waited, and when.
@@ -96,7 +98,9 @@ impl<K: Ord + Copy> Queues<K> {
     /// Its answer came with bytes, and told of this queue, if of any. Returns the time that it took.
     pub fn on_answer(&mut self, node: K, sent: Sent, told: Option<u64>, now: Duration) -> Duration {
         let took = now.saturating_sub(sent.at);
-        self.0.entry(node).or_default().took = took;
+        let queue = self.0.entry(node).or_default();
+        queue.took = took;
+        queue.taken = told.unwrap_or(0).max(sent.before).saturating_add(sent.cost);
         self.on_told(node, sent, told);
         took
     }
@@ -123,6 +127,15 @@ impl<K: Ord + Copy> Queues<K> {
     #[must_use]
     pub fn own_reads(&self, node: K) -> u64 {
         self.0.get(&node).map_or(0, |queue| queue.own_reads)
+    }
+
+    /// Expected time from a request for `len` bytes to its answer: at the pace of the last answer, behind what waits now or
+    /// what waited then, whichever is more. News of others fades sooner than their queue. Zero where nothing is known.
+    #[must_use]
+    pub fn expected(&self, node: K, len: u64, now: Duration) -> Duration {
+        let Some(queue) = self.0.get(&node).filter(|queue| queue.taken > 0) else { return Duration::ZERO };
+        let ahead = self.bytes(node, now).saturating_add(cost(len)).max(queue.taken);
+        queue.took.mul_f64(ahead as f64 / queue.taken as f64)
     }
 
     /// How much may wait at the first node before a read of `len` bytes: another one like it. None: anything, because

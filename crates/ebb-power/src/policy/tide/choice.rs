@@ -27,6 +27,7 @@ impl Best {
         let scores = rivals.iter().map(|rival| rival.score);
         let better = |one: Score, other: Score| Score {
             wait_s: one.wait_s.min(other.wait_s),
+            wait_p90_s: one.wait_p90_s.min(other.wait_p90_s),
             work_s: one.work_s.min(other.work_s),
             long_work_s: one.long_work_s.min(other.long_work_s),
             rate: one.rate.max(other.rate),
@@ -39,6 +40,7 @@ impl Best {
         let Self(best) = self;
         let is_short = |time: f64, best: f64| time <= best * (1.0 + EQUAL) + EQUAL_S;
         is_short(score.wait_s, best.wait_s)
+            && is_short(score.wait_p90_s, best.wait_p90_s)
             && is_short(score.work_s, best.work_s)
             && is_short(score.long_work_s, best.long_work_s)
             && score.rate >= best.rate * (1.0 - EQUAL / 10.0)
@@ -49,6 +51,7 @@ impl Best {
         let Self(best) = self;
         [
             (score.wait_s + SHORT_WAIT_S) / (best.wait_s + SHORT_WAIT_S),
+            (score.wait_p90_s + SHORT_WAIT_S) / (best.wait_p90_s + SHORT_WAIT_S),
             score.work_s / best.work_s,
             score.long_work_s / best.long_work_s,
             best.rate / score.rate.max(1e-9),
@@ -63,13 +66,13 @@ impl Best {
 pub fn choose(rivals: Vec<Scored>, own: Vec<Scored>, kept: Option<Scored>) -> Option<Scored> {
     let best = Best::of(&rivals);
     let mut open: Vec<Scored> = own.into_iter().chain(rivals).chain(kept.clone()).collect();
-    let mut worst = 1.0;
+    let is_reached = best.is_none_or(|best| open.iter().any(|one| best.is_reached_by(&one.score)));
     if let Some(best) = best {
-        if open.iter().any(|one| best.is_reached_by(&one.score)) {
+        if is_reached {
             open.retain(|one| best.is_reached_by(&one.score));
         } else {
-            worst = open.iter().map(|one| best.worst_ratio(&one.score)).fold(f64::INFINITY, f64::min);
-            open.retain(|one| best.worst_ratio(&one.score) <= worst * (1.0 + EQUAL));
+            let least = open.iter().map(|one| best.worst_ratio(&one.score)).fold(f64::INFINITY, f64::min);
+            open.retain(|one| best.worst_ratio(&one.score) <= least * (1.0 + EQUAL));
         }
     }
     let least = open.iter().map(|one| one.score.job_s()).fold(f64::INFINITY, f64::min);
@@ -82,6 +85,7 @@ pub fn choose(rivals: Vec<Scored>, own: Vec<Scored>, kept: Option<Scored>) -> Op
         starts.then(one.score.job_s().total_cmp(&other.score.job_s()))
     };
     let mut chosen = open.into_iter().min_by(order)?;
+    let worst = best.filter(|_| !is_reached).map_or(1.0, |best| best.worst_ratio(&chosen.score));
     if worst > 1.0 + EQUAL {
         chosen
             .plan

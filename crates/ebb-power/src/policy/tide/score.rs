@@ -17,6 +17,8 @@ const TASK_S: f64 = 0.33;
 const NEVER_S: f64 = 1e4;
 /// Time of a job that never ends.
 const NEVER_JOB_S: f64 = 1e5;
+/// Share of reads that wait longer than the 90th percentile.
+const TAIL: f64 = 0.1;
 /// Step of the time for which jobs are computed.
 const STEP_S: f64 = 0.5;
 /// Moments of a period at which jobs begin; the mean counts.
@@ -27,6 +29,8 @@ const BEGINS: usize = 12;
 pub struct Score {
     /// Mean wait of a single read at a random moment, until a node with its data serves.
     pub wait_s: f64,
+    /// The wait that nine of ten such reads do not exceed.
+    pub wait_p90_s: f64,
     /// Mean time from a random moment until the work of the reference job is done.
     pub work_s: f64,
     /// The same for a job that is [`LONG_JOB`] times as long.
@@ -74,14 +78,21 @@ impl Serving {
     }
 }
 
-/// Scores duties of the nodes, in the order of the circle, with this period.
+/// Rate of a full read in the long run, in nodes. The groups of nodes that bound it are remembered in `reads`.
+pub fn rate(ask: &Ask<'_>, reads: &mut Reads, duties: &[Duty], period_ms: u64) -> f64 {
+    let share = |(place, duty): (usize, &Duty)| serving(ask, place, *duty, period_ms).share(seconds(period_ms));
+    let shares: Vec<f64> = duties.iter().enumerate().map(share).collect();
+    reads.rate(&shares)
+}
+
+/// Scores duties of the nodes, in the order of the circle, with this period. Times of jobs are bounded by the groups that
+/// `reads` knows, so plans are compared with reads that know the groups of all of them ([`rate`]).
 pub fn score(ask: &Ask<'_>, reads: &mut Reads, duties: &[Duty], period_ms: u64) -> Score {
     let period_s = seconds(period_ms);
     let serving: Vec<Serving> =
         duties.iter().enumerate().map(|(place, duty)| serving(ask, place, *duty, period_ms)).collect();
-    let wait_s = reads.sets().iter().map(|(set, share)| share * wait_s(set, &serving, period_s)).sum();
-    let shares: Vec<f64> = serving.iter().map(|node| node.share(period_s)).collect();
-    let rate = reads.rate(&shares);
+    let waits = Waits::of(reads, &serving, period_s);
+    let rate = rate(ask, reads, duties, period_ms);
     let is_steady = serving.iter().all(|node| !matches!(node, Serving::Part(..)));
     let work = |node_seconds: f64| match (rate > 1e-6, is_steady) {
         (false, _) => NEVER_JOB_S,
@@ -89,7 +100,7 @@ pub fn score(ask: &Ask<'_>, reads: &mut Reads, duties: &[Duty], period_ms: u64) 
         (true, false) => work_s(reads.bounds(), &serving, period_s, node_seconds),
     };
     let (work_s, long_work_s) = (work(JOB_NODE_SECONDS), work(LONG_JOB * JOB_NODE_SECONDS));
-    Score { wait_s, work_s, long_work_s, rate }
+    Score { wait_s: waits.mean_s(), wait_p90_s: waits.exceeded_by(TAIL), work_s, long_work_s, rate }
 }
 
 fn serving(ask: &Ask<'_>, place: usize, duty: Duty, period_ms: u64) -> Serving {
@@ -116,25 +127,74 @@ fn seconds(ms: u64) -> f64 {
     ms as f64 / 1000.0
 }
 
-/// Mean wait at a random moment: a gap of `g` seconds is met with the chance `g / period`, and the wait in it is `g / 2`
-/// on average.
-fn wait_s(set: &[usize], serving: &[Serving], period_s: f64) -> f64 {
+/// Gaps of the period in which no node of a set serves: (length in seconds, the set's share of the reads). A gap is met
+/// with the chance `length / period`, and the wait in it is half of it on average.
+struct Waits {
+    /// The longest first.
+    gaps: Vec<(f64, f64)>,
+    /// Share of reads that no node ever answers.
+    never: f64,
+    period_s: f64,
+}
+
+impl Waits {
+    fn of(reads: &Reads, serving: &[Serving], period_s: f64) -> Self {
+        let (mut gaps, mut never) = (Vec::new(), 0.0);
+        for (set, share) in reads.sets() {
+            match gaps_of(set, serving, period_s) {
+                Some(found) => gaps.extend(found.into_iter().map(|gap| (gap, *share))),
+                None => never += share,
+            }
+        }
+        gaps.sort_by(|one, other| other.0.total_cmp(&one.0));
+        Self { gaps, never, period_s }
+    }
+
+    fn mean_s(&self) -> f64 {
+        let waits: f64 = self.gaps.iter().map(|(gap, share)| share * gap * gap / 2.0 / self.period_s).sum();
+        waits + self.never * NEVER_S
+    }
+
+    /// The wait that this share of the reads exceeds.
+    fn exceeded_by(&self, share: f64) -> f64 {
+        if self.never > share {
+            return NEVER_S;
+        }
+        // Of gaps longer than `t` seconds, `sum share (gap - t) / period` reads wait longer than that.
+        let wanted = (share - self.never) * self.period_s;
+        let (mut shares, mut lengths) = (0.0, 0.0);
+        for (at, (gap, share)) in self.gaps.iter().enumerate() {
+            (shares, lengths) = (shares + share, lengths + share * gap);
+            let next = self.gaps.get(at + 1).map_or(0.0, |next| next.0);
+            let wait = (lengths - wanted) / shares;
+            if wait >= next {
+                return wait.max(0.0);
+            }
+        }
+        0.0
+    }
+}
+
+/// Lengths of the gaps in which no node of the set serves. `None` if none ever does.
+fn gaps_of(set: &[usize], serving: &[Serving], period_s: f64) -> Option<Vec<f64>> {
     let mut parts: Vec<(f64, f64)> = Vec::new();
     for place in set {
         match serving[*place] {
-            Serving::Always => return 0.0,
+            Serving::Always => return Some(Vec::new()),
             Serving::Never => {}
             Serving::Part(start, length) => parts.push((start, length)),
         }
     }
     parts.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let Some(first) = parts.first().copied() else { return NEVER_S };
-    let (mut end, mut squares) = (first.0 + first.1, 0.0);
+    let first = parts.first().copied()?;
+    let (mut end, mut gaps) = (first.0 + first.1, Vec::new());
     for (start, length) in parts.into_iter().skip(1).chain([(first.0 + period_s, 0.0)]) {
-        squares += (start - end).max(0.0).powi(2);
+        if start > end {
+            gaps.push(start - end);
+        }
         end = end.max(start + length);
     }
-    squares / 2.0 / period_s
+    Some(gaps)
 }
 
 /// Mean time from a moment of the period until so many node-seconds, spread as the data are, are read.

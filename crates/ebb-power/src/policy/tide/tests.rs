@@ -58,7 +58,8 @@ impl Site {
         self.with(share, |ask| {
             let schedule = rule(ask);
             let plan = Candidate::of_schedule(ask, &schedule, "");
-            (score(ask, &mut Reads::new(ask), &plan.duties, plan.period_ms), schedule)
+            let (mut reads, _) = Plans::of(ask, Reads::new(ask));
+            (score(ask, &mut reads, &plan.duties, plan.period_ms), schedule)
         })
     }
 }
@@ -74,6 +75,25 @@ fn nine_nodes_with_equal_work_are_as_fast_as_the_model_says() {
         let (score, schedule) = site.score(share, schedule);
         assert!(160.0 / score.rate <= read_s && score.wait_s <= wait_s, "{share}: {score:?} {}", schedule.why);
     }
+}
+
+/// Nine nodes in turn, each with a ninth of the data: all but a ninth of the time is a gap of 53.3 seconds. A read of any
+/// moment waits for less than `t` of it with the chance `1 - (53.3 - t) / 60`.
+#[test]
+fn waits_are_spread_evenly_over_the_gaps() {
+    let mut site = Site::new(9, ChainShape::Anywhere, 0);
+    site.chains.clear();
+    let turn = |place: u64| Duty::Blink { start_ms: place * 6_667, active_ms: 6_667 };
+    let duties: Vec<Duty> = (0..9).map(turn).collect();
+    site.with(0.5, |ask| {
+        let lost_s = ask.power(site.circle[0]).transition_ms() as f64 / 1000.0;
+        let score = score(ask, &mut Reads::new(ask), &duties, 60_000);
+        let gap = 60.0 - 6.667 + lost_s;
+        assert!((score.wait_p90_s - (gap - 6.0)).abs() < 1e-6, "{score:?}");
+        assert!((score.wait_s - gap * gap / 120.0).abs() < 1e-6, "{score:?}");
+        let dark = vec![Duty::Off; 9];
+        assert!(super::score::score(ask, &mut Reads::new(ask), &dark, 60_000).wait_p90_s > 1_000.0);
+    });
 }
 
 #[test]
@@ -192,6 +212,7 @@ proptest! {
             let (rival, plan) = site.score(share, rule);
             let slack = |time: f64| time * 1.011 + 0.021;
             let is_no_worse = mine.wait_s <= slack(rival.wait_s)
+                && mine.wait_p90_s <= slack(rival.wait_p90_s)
                 && mine.work_s <= slack(rival.work_s)
                 && mine.long_work_s <= slack(rival.long_work_s)
                 && mine.rate >= rival.rate * 0.989 - 1e-9;

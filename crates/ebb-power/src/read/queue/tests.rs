@@ -33,6 +33,7 @@ impl Reader {
         Candidate {
             node,
             awake: Awake::Always,
+            needs_ms: 100,
             distance: Distance::Far,
             is_dead: false,
             is_slow: false,
@@ -46,7 +47,7 @@ impl Reader {
     /// The first to be asked and its rival.
     fn choose(&mut self, holders: &[usize], now: Duration) -> (usize, Option<(usize, f64)>) {
         let candidates = holders.iter().map(|node| self.candidate(*node, now)).collect();
-        let order = order(ReadRule::Balanced, candidates, 100);
+        let order = order(ReadRule::Balanced, candidates);
         (order.nodes[0], order.nodes.get(1).copied().zip(order.edge))
     }
 
@@ -126,6 +127,25 @@ fn readers_with_the_same_news_do_not_crowd_one_node() {
     assert!(served[2] > served[0] && worst_over_mean(&served) < 2.4, "{served:?}");
 }
 
+/// A megabyte in ten milliseconds: eight of them that wait take eight times as long.
+#[test]
+fn an_answer_is_expected_at_the_pace_of_the_last_one() {
+    let ms = Duration::from_millis;
+    let mut queues = Queues::<u32>::default();
+    assert_eq!(queues.expected(1, BLOCK, ms(0)), Duration::ZERO, "nothing is known");
+    let sent = queues.on_sent(1, BLOCK, ms(0));
+    queues.on_answer(1, sent, Some(3 * BLOCK), ms(40));
+    queues.on_end(1, sent);
+    assert_eq!(queues.expected(1, BLOCK, ms(40)), ms(40), "as many wait as before it");
+    assert_eq!(queues.expected(1, BLOCK, ms(5_000)), ms(40), "nothing newer is known");
+    let waiting: Vec<Sent> = (0..7).map(|_| queues.on_sent(1, BLOCK, ms(5_000))).collect();
+    assert_eq!(queues.expected(1, BLOCK, ms(5_000)), ms(80));
+    let last = *waiting.last().unwrap();
+    waiting.into_iter().for_each(|sent| queues.on_end(1, sent));
+    queues.on_answer(1, last, Some(0), ms(5_070));
+    assert_eq!(queues.expected(1, BLOCK, ms(5_070)), ms(70), "own ones were before it");
+}
+
 proptest! {
     #[test]
     fn the_same_old_news_of_all_nodes_crowds_none(seed in 0_u64..1_000, reads in 1_usize..10) {
@@ -160,6 +180,7 @@ proptest! {
         let candidates: Vec<Candidate<usize>> = nodes.iter().enumerate().map(|(node, one)| Candidate {
             node,
             awake: awake(one.0),
+            needs_ms: 100,
             distance: Distance::Far,
             is_dead: one.1,
             is_slow: one.2,
@@ -169,7 +190,7 @@ proptest! {
             draw: node as u64,
         }).collect();
         for rule in ReadRule::ALL {
-            let order = order(rule, candidates.clone(), 100);
+            let order = order(rule, candidates.clone());
             prop_assert!(order.nodes.iter().all(|node| nodes[*node].0 != 0));
             prop_assert_eq!(order.nodes.len(), nodes.iter().filter(|one| one.0 != 0).count());
             let badness = |node: &usize| (nodes[*node].1, nodes[*node].2, nodes[*node].0 != 2);
