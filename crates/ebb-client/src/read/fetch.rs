@@ -28,6 +28,9 @@ use crate::write::members;
 /// First attempt at a member; doubled with every round over the set.
 const ATTEMPT: Duration = Duration::from_secs(2);
 const ATTEMPT_MAX: Duration = Duration::from_secs(8);
+/// An attempt at a member where much waits lasts for so many times the expected time of the answer, up to the maximum. A
+/// read that is given up has been served for nothing, and is asked for again: under overload that makes queues longer.
+const EXPECTED: u32 = 3;
 /// How long after its time a node that falls asleep is still waited for.
 const SLACK: Duration = Duration::from_millis(50);
 /// A member that serves another dataset is asked as a second one after so many times the usual wait, and not before this.
@@ -247,6 +250,8 @@ async fn from_or_report(
     let member = wanted.record.members[asking.place];
     // A member that falls asleep meanwhile answers when it wakes, which may take long: others are asked before.
     let left = shared.awake_for(member.node_id()).left();
+    let expected = shared.queues.lock().expected(member.node, wanted.len, since_start(shared));
+    let attempt = attempt.max(expected.saturating_mul(EXPECTED).min(ATTEMPT_MAX));
     let attempt = left.map_or(attempt, |left| attempt.min(left + SLACK));
     let could = on_asked(shared, wanted, member.node);
     let answer = match from_member(shared, wanted, &member, asking.limit, attempt).await {
