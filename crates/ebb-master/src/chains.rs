@@ -21,7 +21,7 @@ use crate::soft::Soft;
 use crate::view::nodes;
 
 /// Counts of the copies that belong to each dataset's nodes, and of guests.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Chains {
     datasets: BTreeMap<DatasetId, Arc<ChainView>>,
     /// Number of guests on each node, over all datasets.
@@ -34,7 +34,7 @@ pub(crate) struct Chains {
 }
 
 /// A placement that is being logged.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Placement {
     dataset: DatasetId,
     members: Vec<pb::Member>,

@@ -127,6 +127,13 @@ impl Soft {
         soft
     }
 
+    /// Asserts that the counts that follow the map's changes are those of the map.
+    #[cfg(debug_assertions)]
+    pub(crate) fn check_counts(&self, machine: &Machine) {
+        self.chains.check(machine);
+        assert_eq!(self.holdings, Holdings::of(machine), "metablocks on each set of nodes");
+    }
+
     /// Stops all positive answers, to clients and proxies, that a session lives. Returns the moment until which a proxy
     /// may believe in it.
     pub(crate) fn begin_end(&mut self, session: SessionId) -> Option<Moment> {

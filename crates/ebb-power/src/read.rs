@@ -68,10 +68,10 @@ pub struct Order<K> {
 /// A node that is below its hit ratio by this part is as good as one where a read less waits.
 pub const READS_PER_PART: f64 = 5.0;
 
-/// The replica nodes in the order for requests, without sleeping ones. Nodes that will fall asleep before their answer is
-/// expected come after those that will not, longest awake first: a node about to sleep is still better than none. A read
-/// that a node falls asleep over is lost, with what was sent of it. Then come slow nodes, and dead ones last. Among these, nodes that serve another dataset
-/// come last. Among equals the nearer comes first, then the one with the larger deficit, then a random one. Of the first
+/// The replica nodes in the order for requests, without sleeping ones. First come nodes that stay awake until their answer is
+/// expected. A read that a node falls asleep over is lost, with what was sent of it. Then come the other nodes, longest
+/// awake first: a node about to sleep is still better than none. Then come slow nodes, and dead ones last. Among these,
+/// nodes that serve another dataset come last. Among equals the nearer comes first, then the one with the larger deficit, then a random one. Of the first
 /// two, if they are equals, the one with the shorter queue is first; deficits count as reads there.
 #[must_use]
 pub fn order<K: Copy>(rule: ReadRule, mut candidates: Vec<Candidate<K>>) -> Order<K> {

@@ -114,8 +114,8 @@ impl File {
         self.backend.read_at(offset, len).await
     }
 
-    /// Tells the disk that a range is read next in pieces, so that it reads the range without going elsewhere in between.
-    /// A hint: what is wrong with the range shows when it is read. Returns when the disk has been told.
+    /// Gives the disk a hint: this range is read next in pieces, so that it reads the range without going elsewhere in between.
+    /// What is wrong with the range shows when it is read. Returns when the disk has it.
     pub async fn will_read(&self, offset: u64, len: u64) {
         self.backend.will_read(offset, len).await;
     }

@@ -73,17 +73,6 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// Asserts that the counts that follow the map's changes are those of the map.
-#[cfg(debug_assertions)]
-fn check_counts(shared: &Shared) {
-    let (machine, chains, holdings) =
-        shared.with_view(|view| (view.machine.clone(), view.soft.chains.clone(), view.soft.holdings.clone()));
-    if machine.placed().take(CHECKED_MAX).count() < CHECKED_MAX {
-        chains.check(&machine);
-        assert_eq!(holdings, crate::holdings::Holdings::of(&machine), "metablocks on each set of nodes");
-    }
-}
-
 /// Whether nothing more can be done for sets that lack copies: missed nodes are dead, and no repair is promising.
 fn is_settled(shared: &Shared) -> bool {
     shared.with_view(|view| {
@@ -128,7 +117,11 @@ fn facts(view: &ClusterView<'_>) -> Facts {
 async fn count(shared: &Arc<Shared>) -> (Census, Vec<MetablockId>) {
     let (machine, facts) = shared.with_view(|view| (view.machine.clone(), facts(view)));
     #[cfg(debug_assertions)]
-    check_counts(shared);
+    shared.with_view(|view| {
+        if view.machine.placed().take(CHECKED_MAX).count() < CHECKED_MAX {
+            view.soft.check_counts(view.machine);
+        }
+    });
     let (mut counting, mut off) = (Counting::default(), Vec::new());
     for (seen, (dataset, _, metablock, members)) in machine.written_from(InodeId::default()).enumerate() {
         if facts.count(&mut counting, dataset, metablock, members) && off.len() < OFF_MAX {

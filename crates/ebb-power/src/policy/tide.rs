@@ -39,8 +39,11 @@ pub(super) fn schedule(ask: &Ask<'_>) -> Schedule {
     if reads.is_empty() || ask.headroom_watts() <= 0.0 {
         return ask.all_off("too little power to wake any node");
     }
-    let (mut reads, plans) = Plans::of(ask, reads);
-    let scored = |plan: Candidate| Scored { score: score(ask, &mut reads, &plan.duties, plan.period_ms), plan };
+    let (reads, plans) = Plans::of(ask, reads);
+    let scored = |(plan, rate): (Candidate, f64)| {
+        let score = score(ask, &reads, &plan.duties, plan.period_ms, rate);
+        Scored { score, plan }
+    };
     let Plans { rivals, own, kept } = plans.map(scored);
     match choose(rivals, own, kept.into_iter().next()) {
         Some(chosen) => to_schedule(ask, chosen),
@@ -57,8 +60,8 @@ struct Plans<T> {
     kept: Vec<T>,
 }
 
-impl Plans<Candidate> {
-    /// All plans, and the reads with the groups of nodes that bound any of them. Times of jobs depend on these groups, so
+impl Plans<(Candidate, f64)> {
+    /// All plans with their rates, and the reads with the groups of nodes that bound any of them. Times of jobs depend on these groups, so
     /// they must be the same for all plans.
     fn of(ask: &Ask<'_>, mut reads: Reads) -> (Reads, Self) {
         let spares_disks = ask.rotational == Rotational::Spare && ask.affords(ask.extra_of(&ask.cover()));
@@ -70,19 +73,22 @@ impl Plans<Candidate> {
             carried(ask, &duties, candidate.period_ms)
         };
         let fitting = |found: Vec<Candidate>| found.into_iter().filter(&is_carried).collect::<Vec<_>>();
-        let plans = Self {
+        let plans = Plans {
             rivals: fitting(rivals(ask)),
             own: fitting(candidates(ask, &reads)),
             kept: fitting(kept(ask).into_iter().collect()),
         };
-        for plan in plans.rivals.iter().chain(&plans.own).chain(&plans.kept) {
-            rate(ask, &mut reads, &plan.duties, plan.period_ms);
-        }
+        let plans = plans.map(|plan| {
+            let rate = rate(ask, &mut reads, &plan.duties, plan.period_ms);
+            (plan, rate)
+        });
         (reads, plans)
     }
+}
 
-    fn map<T>(self, mut map: impl FnMut(Candidate) -> T) -> Plans<T> {
-        let mut all = |plans: Vec<Candidate>| plans.into_iter().map(&mut map).collect();
+impl<P> Plans<P> {
+    fn map<T>(self, mut map: impl FnMut(P) -> T) -> Plans<T> {
+        let mut all = |plans: Vec<P>| plans.into_iter().map(&mut map).collect();
         Plans { rivals: all(self.rivals), own: all(self.own), kept: all(self.kept) }
     }
 }

@@ -36,7 +36,7 @@ struct NodeQueue {
     others: Option<News>,
     /// From the last request that was answered with bytes to its answer.
     took: Duration,
-    /// Bytes that waited there when it came, as told, or own ones; and its own.
+    /// Bytes that waited there when that request came, and its own: by the answer, or the own reads if they are more.
     taken: u64,
 }
 

@@ -63,8 +63,7 @@ impl FileBackend for RealFile {
 
     fn will_read(&self, offset: u64, len: u64) -> Work<'_, ()> {
         Box::pin(async move {
-            let edges = [offset, offset.saturating_add(len.saturating_sub(1))];
-            if edges.iter().all(|edge| is_cached(self.descriptor.as_fd(), *edge)) {
+            if edges(offset, len).iter().all(|edge| is_cached(self.descriptor.as_fd(), *edge)) {
                 return;
             }
             let told = self.call("advise", move |descriptor| {
@@ -169,7 +168,7 @@ pub(super) fn range_end(file: &File, offset: u64, len: u64) -> Result<u64> {
 /// a wrong guess costs time, not correctness.
 pub(super) async fn warm(file: &File, offset: u64, len: u64) -> Result<()> {
     let Some(descriptor) = file.descriptor() else { return Ok(()) };
-    let edges = [offset, offset + len.saturating_sub(1)];
+    let edges = edges(offset, len);
     if edges.iter().all(|edge| is_cached(descriptor, *edge)) {
         return Ok(());
     }
@@ -185,6 +184,11 @@ pub(super) async fn warm(file: &File, offset: u64, len: u64) -> Result<()> {
         Ok(())
     })
     .await
+}
+
+/// First and last byte of a range.
+fn edges(offset: u64, len: u64) -> [u64; 2] {
+    [offset, offset.saturating_add(len.saturating_sub(1))]
 }
 
 /// Has the kernel read a range into the page cache. A hint: a read meets the same error, and reports it.

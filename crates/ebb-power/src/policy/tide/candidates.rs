@@ -4,7 +4,7 @@
 //! |---|---|
 //! | whole stages | as `activation`: covers, then nodes or gears |
 //! | a stage for a part | these, and the next node or gear for a part of each period |
-//! | a row for a part | on a circle, whole rows of neighbours that hold everything, and the next row for a part of each period |
+//! | a row for a part | on a circle: whole rows of neighbours, and the next row for a part of each period |
 //! | others in turns | a beginning of the stages is on for good, all other nodes take turns for the rest of the power |
 //! | cover in turns | the nodes of the cover, by even times or by their shares of the reads |
 //! | cover but one | the cover is on but for one node, which blinks |

@@ -80,19 +80,16 @@ impl Serving {
 
 /// Rate of a full read in the long run, in nodes. The groups of nodes that bound it are remembered in `reads`.
 pub fn rate(ask: &Ask<'_>, reads: &mut Reads, duties: &[Duty], period_ms: u64) -> f64 {
-    let share = |(place, duty): (usize, &Duty)| serving(ask, place, *duty, period_ms).share(seconds(period_ms));
-    let shares: Vec<f64> = duties.iter().enumerate().map(share).collect();
+    let shares: Vec<f64> = all_serving(ask, duties, period_ms).map(|node| node.share(seconds(period_ms))).collect();
     reads.rate(&shares)
 }
 
-/// Scores duties of the nodes, in the order of the circle, with this period. Times of jobs are bounded by the groups that
-/// `reads` knows, so plans are compared with reads that know the groups of all of them ([`rate`]).
-pub fn score(ask: &Ask<'_>, reads: &mut Reads, duties: &[Duty], period_ms: u64) -> Score {
+/// Scores duties of the nodes, in the order of the circle, with this period and [`rate`]. Times of jobs are bounded by the
+/// groups that `reads` knows. So the rates of all plans come before their scores.
+pub fn score(ask: &Ask<'_>, reads: &Reads, duties: &[Duty], period_ms: u64, rate: f64) -> Score {
     let period_s = seconds(period_ms);
-    let serving: Vec<Serving> =
-        duties.iter().enumerate().map(|(place, duty)| serving(ask, place, *duty, period_ms)).collect();
+    let serving: Vec<Serving> = all_serving(ask, duties, period_ms).collect();
     let waits = Waits::of(reads, &serving, period_s);
-    let rate = rate(ask, reads, duties, period_ms);
     let is_steady = serving.iter().all(|node| !matches!(node, Serving::Part(..)));
     let work = |node_seconds: f64| match (rate > 1e-6, is_steady) {
         (false, _) => NEVER_JOB_S,
@@ -101,6 +98,10 @@ pub fn score(ask: &Ask<'_>, reads: &mut Reads, duties: &[Duty], period_ms: u64) 
     };
     let (work_s, long_work_s) = (work(JOB_NODE_SECONDS), work(LONG_JOB * JOB_NODE_SECONDS));
     Score { wait_s: waits.mean_s(), wait_p90_s: waits.exceeded_by(TAIL), work_s, long_work_s, rate }
+}
+
+fn all_serving(ask: &Ask<'_>, duties: &[Duty], period_ms: u64) -> impl Iterator<Item = Serving> {
+    duties.iter().enumerate().map(move |(place, duty)| serving(ask, place, *duty, period_ms))
 }
 
 fn serving(ask: &Ask<'_>, place: usize, duty: Duty, period_ms: u64) -> Serving {

@@ -59,7 +59,8 @@ impl Site {
             let schedule = rule(ask);
             let plan = Candidate::of_schedule(ask, &schedule, "");
             let (mut reads, _) = Plans::of(ask, Reads::new(ask));
-            (score(ask, &mut reads, &plan.duties, plan.period_ms), schedule)
+            let rate = rate(ask, &mut reads, &plan.duties, plan.period_ms);
+            (score(ask, &reads, &plan.duties, plan.period_ms, rate), schedule)
         })
     }
 }
@@ -87,12 +88,17 @@ fn waits_are_spread_evenly_over_the_gaps() {
     let duties: Vec<Duty> = (0..9).map(turn).collect();
     site.with(0.5, |ask| {
         let lost_s = ask.power(site.circle[0]).transition_ms() as f64 / 1000.0;
-        let score = score(ask, &mut Reads::new(ask), &duties, 60_000);
+        let mut reads = Reads::new(ask);
+        let mut score = |duties: &[Duty]| {
+            let rate = rate(ask, &mut reads, duties, 60_000);
+            super::score::score(ask, &reads, duties, 60_000, rate)
+        };
+        let dark = score(&[Duty::Off; 9]);
+        let score = score(&duties);
         let gap = 60.0 - 6.667 + lost_s;
         assert!((score.wait_p90_s - (gap - 6.0)).abs() < 1e-6, "{score:?}");
         assert!((score.wait_s - gap * gap / 120.0).abs() < 1e-6, "{score:?}");
-        let dark = vec![Duty::Off; 9];
-        assert!(super::score::score(ask, &mut Reads::new(ask), &dark, 60_000).wait_p90_s > 1_000.0);
+        assert!(dark.wait_p90_s > 1_000.0);
     });
 }
 
