@@ -58,6 +58,12 @@ impl State {
                 soft.sharing.on_lease(session, inode);
                 soft.leases.touch(inode);
             }
+            (Op::InitCluster(_), Ok(_)) => {
+                // The default dataset was there before its settings.
+                for dataset in machine.datasets() {
+                    soft.chains.on_settings(machine, dataset);
+                }
+            }
             (Op::FinishRecovery(finish), Ok(_)) => soft.leases.touch(InodeId::new(finish.inode)),
             (Op::RegisterNode(_) | Op::SetNodeState(_), Ok(_)) => {
                 soft.registry.bump();
