@@ -126,9 +126,14 @@ impl NodeMap {
         nodes.filter(is_foreign).collect()
     }
 
-    /// Told when the map changes, or a node is found silent. Whoever waits takes it before looking.
+    /// Told when the map or the power plans change, or a node is found silent. Whoever waits takes it before looking.
     pub fn changes(&self) -> Arc<Notify> {
         self.1.clone()
+    }
+
+    /// Has all that wait for changes look again.
+    pub fn wake_waiters(&self) {
+        self.1.notify_waiters();
     }
 
     /// Forgets the version, so that the next poll brings the map again (another master counts from elsewhere).

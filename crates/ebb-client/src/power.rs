@@ -10,7 +10,7 @@ use std::time::Duration;
 use ebb_power::read::Order;
 use ebb_power::work::Turn;
 use ebb_power::{Awake, NodeState, PowerPlan, wall_ms};
-use ebb_types::{HostName, NodeId, Result, err};
+use ebb_types::{Error, HostName, NodeId, Result, err};
 
 use crate::plan::NEED_MS;
 use crate::read::fetch::{Wanted, order};
@@ -42,6 +42,9 @@ const LATELY_PART: u64 = 10;
 const WAKES_MAX: u32 = 4;
 /// A longer wait is judged anew after this: the clock that it was reckoned by may have been put right.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The least time between two looks at a plan, for one node and for two.
+const LOOK_NEXT: Duration = Duration::from_millis(5);
+const LOOK_SOON: Duration = Duration::from_millis(100);
 
 impl Shared {
     /// The master sent power plans.
@@ -57,6 +60,8 @@ impl Shared {
         // Who waits for a node to wake waits for two intervals at most: no operation gives up before.
         let interval = timetable.at(now_ms).map_or(0, |plan| plan.interval_ms);
         self.session.wait_at_least(Duration::from_millis(interval.saturating_mul(2)));
+        drop(timetable);
+        self.nodes.wake_waiters();
     }
 
     /// Version of the newest plan; 0: none.
@@ -144,7 +149,70 @@ impl Shared {
                 Meeting::Never | Meeting::Off => break,
             }
         }
-        Err(err!(Unavailable, "n{node} is switched off by the power plan v{}", self.plan_version()))
+        Err(self.off(node))
+    }
+
+    fn off(&self, node: u64) -> Error {
+        err!(Unavailable, "n{node} is switched off by the power plan v{}", self.plan_version())
+    }
+
+    /// Returns, with the reason, when no known plan wakes a node any more. What was asked of it meanwhile stays unanswered.
+    pub async fn switched_off(&self, node: u64) -> Error {
+        self.until(node, |wakes_in| wakes_in.is_none()).await;
+        self.off(node)
+    }
+
+    /// Returns, with the reason, when a node that serves has fallen asleep.
+    pub async fn fallen_asleep(&self, node: u64) -> Error {
+        self.until(node, |wakes_in| wakes_in != Some(Duration::ZERO)).await;
+        err!(Unavailable, "n{node} has fallen asleep by the power plan v{}", self.plan_version())
+    }
+
+    /// Returns when the time until a node serves is as wanted. Looks again when its state changes by a known plan, or a
+    /// plan comes.
+    async fn until(&self, node: u64, is_wanted: impl Fn(Option<Duration>) -> bool) {
+        loop {
+            let changed = self.nodes.changes().notified_owned();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let wakes_in = self.wakes_in(node);
+            if is_wanted(wakes_in) {
+                return;
+            }
+            let next = match wakes_in {
+                Some(Duration::ZERO) => self.awake_for(NodeId::new(node)).left(),
+                wait => wait,
+            };
+            match next {
+                Some(next) => tokio::select! {
+                    biased;
+                    () = &mut changed => {}
+                    () = self.runtime.sleep(next.max(LOOK_NEXT)) => {}
+                },
+                None => changed.await,
+            }
+        }
+    }
+
+    /// Returns, with the reason, when the known plans never let two nodes serve together.
+    pub async fn parted(&self, one: u64, other: u64) -> Error {
+        let (first, second) = (NodeId::new(one), NodeId::new(other));
+        loop {
+            let changed = self.nodes.changes().notified_owned();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let now_ms = self.wall_ms();
+            if self.plans.lock().next_meeting_ms(first, second, now_ms, NEED_MS).is_none() {
+                let version = self.plan_version();
+                return err!(Unavailable, "n{one} and n{other} are never awake together by the power plan v{version}");
+            }
+            tokio::select! {
+                biased;
+                () = &mut changed => {}
+                // They may have been together by a plan that has ended meanwhile.
+                () = self.runtime.sleep(LOOK_SOON) => {}
+            }
+        }
     }
 
     /// The wait for the first of these nodes that wakes, in words.

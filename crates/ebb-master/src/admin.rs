@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_runtime::SeededBug;
+use ebb_types::deadlines::LATE_WAIT;
 use ebb_types::{ErrorKind, HostName, InodeId, NodeId, Result, SessionId, Version, bail, min_copies};
 use ebb_wire::pb;
 use pb::command::Command as Op;
@@ -20,7 +21,7 @@ use crate::reach;
 use crate::registry::Sleep;
 use crate::shared::Shared;
 use crate::shortage::{Tally, explain};
-use crate::view::ClusterView;
+use crate::view::{ClusterView, nodes};
 
 /// Answers `ClusterStatus`.
 pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
@@ -192,7 +193,7 @@ pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) 
             && !call.exclude_nodes.contains(&member.node)
     };
     let mut exclude: Vec<NodeId> = call.exclude_nodes.iter().map(|node| NodeId::new(*node)).collect();
-    let (present, home, strays, held_back) = shared.with_view(|view| {
+    let (present, home, strays, held_back, sleepers) = shared.with_view(|view| {
         let present: Vec<pb::Member> = if call.staying.is_empty() {
             record.members.iter().filter(|member| stays(view, member)).copied().collect()
         } else {
@@ -204,7 +205,9 @@ pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) 
         let work = &view.soft.work;
         exclude.extend(work.extra_copies.get(&record.metablock_id()).map(|copy| copy.target));
         let held_back: Vec<NodeId> = work.parted.held_back(inode, view.now).map(|(node, _)| node).collect();
-        (present, home, strays, held_back)
+        // Nodes that do not serve for a copy's time, from now on, and within the time that a writer waits for one.
+        let sleepers = [0, LATE_WAIT.as_millis() as u64].map(|wait_ms| sleepers(view, wait_ms, record.length));
+        (present, home, strays, held_back, sleepers)
     });
     let min = min_copies(dataset.min_copies, dataset.replicas) as usize;
     let well: BTreeSet<u64> = present.iter().map(|member| member.node).collect();
@@ -228,10 +231,15 @@ pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) 
         Err(_) if call.pulls && !strays.is_empty() => place(shared, need),
         found => found,
     };
-    let error = match find(&need) {
-        Ok(members) => return Ok(pb::ChooseReplacementReply { member: members.first().copied(), go_on: false }),
-        Err(error) => error,
+    let member = |members: &[pb::Member]| {
+        Ok(pb::ChooseReplacementReply { member: members.first().copied(), go_on: false })
     };
+    // The writer waits while the new member copies: nodes that serve come first.
+    for asleep in &sleepers {
+        if let Ok(members) = find(&clear_of(asleep, &need)) {
+            return member(&members);
+        }
+    }
     let case = Case { min, well: well.len(), absent: absent(shared, &record, &need.present, &call.failed) };
     let why = match check_go_on(&case, shared.options.suspect_time) {
         Ok(()) if call.may_go_on => {
@@ -241,6 +249,10 @@ pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) 
         Ok(()) => "the client does not know that it may continue with fewer".to_owned(),
         Err(why) => why,
     };
+    let error = match find(&need) {
+        Ok(members) => return member(&members),
+        Err(error) => error,
+    };
     let late = if case.well < case.min {
         // A node that this holder could not reach some seconds ago is better than no write. The client lists the nodes
         // that it cannot reach now.
@@ -249,13 +261,22 @@ pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) 
     } else {
         place_late(shared, &clear_of(&strays, &need))
     };
-    let late = late.map_err(|_| error.context(format_args!("{why}, and there is no other")))?;
-    Ok(pb::ChooseReplacementReply { member: late.first().copied(), go_on: false })
+    member(&late.map_err(|_| error.context(format_args!("{why}, and there is no other")))?)
 }
 
-/// The need, with nodes that have a stray replica excluded.
-fn clear_of(strays: &[NodeId], need: &Need) -> Need {
-    Need { exclude: need.exclude.iter().chain(strays).copied().collect(), ..need.clone() }
+/// Nodes that do not begin to serve within a wait, for the time that a copy of so many bytes takes.
+fn sleepers(view: &ClusterView<'_>, wait_ms: u64, bytes: u64) -> Vec<NodeId> {
+    let (plans, need_ms) = (&view.soft.plans, view.need_ms(bytes));
+    let serves_soon = |node: NodeId| {
+        let wake_ms = plans.next_wake_ms(node, view.now_ms).filter(|wake_ms| *wake_ms <= view.now_ms + wait_ms);
+        wake_ms.is_some_and(|wake_ms| plans.awake_for(node, wake_ms).serves_for(need_ms))
+    };
+    nodes(view.machine).map(|node| NodeId::new(node.id)).filter(|node| !serves_soon(*node)).collect()
+}
+
+/// The need, with further nodes excluded.
+fn clear_of(nodes: &[NodeId], need: &Need) -> Need {
+    Need { exclude: need.exclude.iter().chain(nodes).copied().collect(), ..need.clone() }
 }
 
 /// Members of the record that are absent, by the knowledge of this master and of the holder.

@@ -77,12 +77,12 @@ impl Turn {
         }
     }
 
-    /// Whether a task that takes `need_ms` may begin now.
+    /// Whether a task that takes `need_ms` may begin now. None may where clients already rest.
     #[must_use]
     pub const fn may_begin(self, need_ms: u64) -> bool {
         match self {
             Self::Awake { left_ms, whole_ms, .. } if need_ms > whole_ms.saturating_sub(MARGIN_MS) => {
-                left_ms >= whole_ms - whole_ms / LATE
+                left_ms > 0 && left_ms >= whole_ms - whole_ms / LATE
             }
             _ => self.is_awake() && need_ms <= self.room_ms(),
         }

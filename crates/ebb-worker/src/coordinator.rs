@@ -270,6 +270,7 @@ impl<'a> Job<'a> {
     fn deadline(&self, batch: &Batch, turn: Turn) -> Duration {
         let awake = CALL_DEADLINE + Duration::from_millis(batch.bytes * 1000 / SLOWEST);
         let Turn::Awake { whole_ms, next_ms: Some(next_ms), .. } = turn else { return awake };
+        assert!(whole_ms > 0, "a call to {} in a turn without room", self.parts.addresses[batch.worker]);
         let turns = self.crew.need_ms(batch.worker, batch.bytes) / whole_ms + 2;
         awake + Duration::from_millis(next_ms.saturating_mul(turns))
     }

@@ -200,7 +200,8 @@ pub(crate) async fn call<C: Relayed>(
     ask(shared, hop, message, payload, deadline).await
 }
 
-/// One call to a member, once its node is awake. It counts as a call in progress on the node.
+/// One call to a member, once its node is awake. It counts as a call in progress on the node. It ends early if a plan
+/// comes that switches the node off: the node would keep the call for as long as it is off.
 pub(crate) async fn ask<C: Call>(
     shared: &Arc<Shared>,
     hop: &Hop,
@@ -209,8 +210,13 @@ pub(crate) async fn ask<C: Call>(
     deadline: Duration,
 ) -> Result<Response<C::Reply>> {
     shared.awake(hop.member.node).await?;
-    // The answer is small. Reads, which get large answers, go another way.
-    watched(shared, hop, message, payload, 0, deadline).await
+    // Cancel-safety: as if the deadline had passed.
+    tokio::select! {
+        biased;
+        // The answer is small. Reads, which get large answers, go another way.
+        answer = watched(shared, hop, message, payload, 0, deadline) => answer,
+        off = shared.switched_off(hop.member.node) => Err(off),
+    }
 }
 
 /// A read. Its size selects the connection, so that a small read does not queue behind big ones.

@@ -10,6 +10,7 @@
 //! the master counts the others as lost, too. Otherwise the failed members are asked further. A recall in that time
 //! ends the lease, and the master recovers the file from all members.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{ChangeSet, GetMap, Op};
 
 use crate::session::masters::is_transient;
-use crate::write::channel::{Asked, Channel, Repaired, WentOn};
+use crate::write::channel::{Asked, Channel, Peer, Repaired, WentOn};
 use crate::write::drive::Target;
 use crate::write::members;
 
@@ -36,7 +37,8 @@ struct Scene {
     since: Moment,
     /// All members, and whether each failed.
     members: Vec<(pb::Member, bool)>,
-    /// The good member with the highest version, and that version.
+    /// The good member to copy from, and its version: one whose node serves now, or soonest, and of these the one with
+    /// the highest version. All good members have what has settled.
     source: Option<(pb::Member, Version)>,
     /// The error of each failed member, by node.
     failures: Vec<(u64, Error)>,
@@ -212,7 +214,10 @@ fn survey(target: &Target) -> Option<Scene> {
         }
         let slow = channel.only_displaced();
         let well = channel.peers.iter().filter(|peer| peer.failed.is_none());
-        let source = well.max_by_key(|peer| peer.synced).map(|peer| (peer.member, peer.synced));
+        let sleeps_for = |peer: &Peer| target.shared.wakes_in(peer.member.node).unwrap_or(Duration::MAX);
+        let source = well.min_by_key(|peer| (sleeps_for(peer), Reverse(peer.synced)));
+        let source = source.map(|peer| (peer.member, peer.synced));
+        assert!(source.is_none_or(|(_, version)| version >= channel.settled), "a good member lacks what has settled");
         Scene {
             id: channel.id,
             epoch,
@@ -315,7 +320,12 @@ async fn pull(
     if well >= scene.min && scene.failures.is_empty() && sleeps_long {
         return Err(err!(Unavailable, "n{} sleeps, and is no member before it wakes", member.node));
     }
-    members::pull(&target.shared, scene.id, scene.epoch, source, member, at, deadline).await
+    // Cancel-safety: as if the deadline had passed. A replica that comes to be is of no set, and is removed.
+    tokio::select! {
+        biased;
+        parted = target.shared.parted(source.node, member.node) => Err(parted),
+        pulled = members::pull(&target.shared, scene.id, scene.epoch, source, member, at, deadline) => pulled,
+    }
 }
 
 fn wanted(target: &Target, scene: &Scene) -> usize {

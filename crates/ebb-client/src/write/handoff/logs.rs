@@ -173,7 +173,13 @@ impl Shared {
     ) -> Result<pb::LogWritesReply> {
         let member = pb::Member { node: node.id, ..pb::Member::default() };
         let hop = Hop::new(member, node);
-        members::ask(self, &hop, message, payload, WRITE_DEADLINE).await.map(|answer| answer.message)
+        self.awake(node.id).await?;
+        // Another node is asked in place of one that sleeps. Cancel-safety: as if the deadline had passed.
+        tokio::select! {
+            biased;
+            answer = members::ask(self, &hop, message, payload, WRITE_DEADLINE) => answer.map(|answer| answer.message),
+            asleep = self.fallen_asleep(node.id) => Err(asleep),
+        }
     }
 }
 
