@@ -231,9 +231,8 @@ pub(crate) fn choose_replacement(shared: &Shared, call: &pb::ChooseReplacement) 
         Err(_) if call.pulls && !strays.is_empty() => place(shared, need),
         found => found,
     };
-    let member = |members: &[pb::Member]| {
-        Ok(pb::ChooseReplacementReply { member: members.first().copied(), go_on: false })
-    };
+    let member =
+        |members: &[pb::Member]| Ok(pb::ChooseReplacementReply { member: members.first().copied(), go_on: false });
     // The writer waits while the new member copies: nodes that serve come first.
     for asleep in &sleepers {
         if let Ok(members) = find(&clear_of(asleep, &need)) {

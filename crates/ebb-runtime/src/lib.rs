@@ -17,6 +17,7 @@ mod conformance;
 pub mod disk;
 pub mod local;
 pub mod net;
+mod owned;
 pub mod real;
 pub mod seeded_bug;
 mod task;
@@ -34,6 +35,7 @@ pub use disk::{ALIGNMENT, DirLock, Disk, File, FileSystem, OpenMode, Space, tran
 use ebb_types::{Result, WallTime, err};
 pub use local::{LocalListener, LocalPeer, LocalStream, Parcel, Thing, Words};
 pub use net::{Listener, ReadHalf, Stream, WriteHalf};
+pub use owned::Owned;
 pub use seeded_bug::SeededBug;
 pub use task::Task;
 

@@ -15,8 +15,12 @@ pub struct Task<T> {
 
 impl<T> Task<T> {
     /// Waits for the result. Fails with `ShuttingDown` if the task was stopped or panicked.
-    pub async fn join(self) -> Result<T> {
-        self.result.await.map_err(|_| err!(ShuttingDown, "the task was stopped before it ended"))
+    pub async fn join(mut self) -> Result<T> {
+        self.ended().await
+    }
+
+    pub(crate) async fn ended(&mut self) -> Result<T> {
+        (&mut self.result).await.map_err(|_| err!(ShuttingDown, "the task was stopped before it ended"))
     }
 
     /// Stops the task at its next waiting point.

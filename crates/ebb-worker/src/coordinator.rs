@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use ebb_power::work::Turn;
 use ebb_rpc::Connector;
-use ebb_runtime::{Moment, Runtime};
+use ebb_runtime::{Moment, Owned, Runtime};
 use ebb_types::{Error, ErrorKind, InodeId, Result, err};
 use ebb_wire::pb;
 use tokio::sync::mpsc;
 
 use crate::crew::Crew;
 use crate::job::JobOptions;
-use crate::owned::Owned;
 use crate::plan::{Batch, FoundFile, HostPower, Locality, Planner, Work};
 use crate::report::{Progress, Report, SLOW_AFTER, Slow};
 use crate::task::How;

@@ -23,7 +23,6 @@ mod crew;
 pub mod job;
 pub mod lines;
 mod meter;
-mod owned;
 pub mod plan;
 mod report;
 pub mod service;

@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ebb_client::Client;
 use ebb_rpc::{Answer, Counters, Identity, Request, Server, ServerOptions, Service, ServiceFuture};
-use ebb_runtime::{Listener, Runtime};
+use ebb_runtime::{Listener, Owned, Runtime};
 use ebb_types::{Error, Result, bail};
 use ebb_wire::{Method, pb};
 use parking_lot::Mutex;
 
 use crate::meter::Meter;
-use crate::owned::Owned;
 use crate::source::Source;
 use crate::split::{Counted, count_split};
 use crate::task::How;

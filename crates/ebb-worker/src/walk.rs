@@ -5,13 +5,12 @@ use std::future::Future;
 
 use ebb_client::{Access, Client};
 use ebb_power::work::Turn;
-use ebb_runtime::Runtime;
+use ebb_runtime::{Owned, Runtime};
 use ebb_types::{Attr, Credentials, ErrorKind, FileKind, HostName, InodeId, Result, bail};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetMap, Op, ReadDir};
 use tokio::sync::mpsc;
 
-use crate::owned::Owned;
 use crate::plan::{FoundFile, map_may_go_on};
 
 /// Directory pages read side by side.

@@ -313,9 +313,9 @@ impl Channel {
             return Step::None;
         }
         let busy = self.peers.iter().any(|peer| peer.busy);
-        let failed = self.peers.iter().any(|peer| peer.failed.is_some());
-        if failed || self.seeks() {
+        if self.needs_repair() {
             // Ordering: peers are known by their places, so no answer may be on its way when a repair changes them.
+            // Answers of nodes that sleep are given up on meanwhile ([`Self::on_given_up`]).
             if self.flights > 0 || busy {
                 return Step::None;
             }
@@ -346,6 +346,11 @@ impl Channel {
             return self.send();
         }
         self.sync()
+    }
+
+    /// Whether a member has failed, or a further one is to be sought, and that is not under way.
+    pub fn needs_repair(&self) -> bool {
+        !self.repairing && (self.peers.iter().any(|peer| peer.failed.is_some()) || self.seeks())
     }
 
     /// Invariant: settled <= sent <= last, no sync is asked for beyond the writes that were sent, and a repair is

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_runtime::Task;
+use ebb_runtime::Owned;
 use ebb_types::{Error, ErrorKind, Result, Version, err};
 use ebb_wire::pb;
 
@@ -45,7 +45,7 @@ struct UnderWay {
     about: Version,
     /// The error, if no member has its bytes any more.
     lost: Option<Error>,
-    answer: Task<Heard>,
+    answer: Owned<Heard>,
 }
 
 impl Shared {
@@ -82,12 +82,15 @@ pub(crate) fn drive(shared: &Arc<Shared>, inode: &Arc<Inode>, index: u64) {
             }
             Step::CatchUp { peer, wait_ms, writes, handed } => {
                 let lack = Lack { peer, wait: Duration::from_millis(wait_ms), writes, handed };
-                runtime.spawn("catch a member up", target.catch_up(lack));
+                let work = async move { target.unless_in_the_way(peer, target.catch_up(lack)).await };
+                runtime.spawn("catch a member up", work);
             }
             Step::Sync { peers, version } => {
                 let round = (rhythm == Rhythm::Together).then(|| Round::new(shared));
                 for peer in peers {
-                    runtime.spawn("sync a member", target.clone().sync(peer, version, round.clone()));
+                    let (target, round) = (target.clone(), round.clone());
+                    let work = async move { target.unless_in_the_way(peer, target.sync(peer, version, round)).await };
+                    runtime.spawn("sync a member", work);
                 }
             }
             Step::Repair => {
@@ -208,9 +211,43 @@ impl Target {
         results
     }
 
+    /// Asks a member, and gives that up if another one is to be replaced and this one sleeps: a repair, and with it the
+    /// writer, waits until no member is asked.
+    async fn unless_in_the_way(&self, peer: usize, work: impl Future<Output = ()>) {
+        // Cancel-safety: as if the answer had got lost. What the member has taken it takes again.
+        tokio::select! {
+            biased;
+            () = work => {}
+            () = self.in_the_way(peer) => {
+                self.land(|channel| {
+                    channel.on_given_up(peer);
+                    Ok(())
+                });
+            }
+        }
+    }
+
+    /// Returns when a repair waits, and this member sleeps.
+    async fn in_the_way(&self, peer: usize) {
+        let Some(member) = self.with(|channel| channel.peers[peer].member) else { return };
+        loop {
+            let progress = self.inode.progress.notified();
+            tokio::pin!(progress);
+            progress.as_mut().enable();
+            if self.with(|channel| channel.needs_repair()) == Some(false) {
+                progress.await;
+                continue;
+            }
+            self.shared.fallen_asleep(member.node).await;
+            if self.with(|channel| channel.needs_repair()) != Some(false) {
+                return;
+            }
+        }
+    }
+
     /// Sends one member the writes that it lacks, in order, up to the first failure. Each answer is applied as it
     /// comes.
-    async fn catch_up(self, lack: Lack) {
+    async fn catch_up(&self, lack: Lack) {
         let Lack { peer, wait, writes, handed } = lack;
         let Some(member) = self.with(|channel| channel.peers[peer].member) else { return };
         let nodes = &self.shared.nodes;
@@ -249,7 +286,7 @@ impl Target {
                 if write.version <= handed {
                     self.shared.metrics.resent_writes.add(1);
                 }
-                under_way.push_back(self.clone().send_lacked(member, write, sync).await);
+                under_way.push_back(self.send_lacked(member, write, sync).await);
             }
             let Some(first) = under_way.pop_front() else { break };
             (about, lost) = (first.about, first.lost);
@@ -266,7 +303,7 @@ impl Target {
         }
         // After a failure the member takes no later write. They are sent again, and a member answers "done" for each
         // that it has.
-        under_way.iter().for_each(|later| later.answer.abort());
+        drop(under_way);
         self.land(|channel| {
             channel.on_caught_up(peer, about, &result)?;
             // A recovery makes the members equal, and each open handle of the file gets the error.
@@ -282,15 +319,16 @@ impl Target {
         self.shared.wakes_in(member.node) == Some(Duration::ZERO) || self.shared.is_out_of_step(member.node)
     }
 
-    async fn send_lacked(self, member: pb::Member, write: Arc<Outgoing>, sync: bool) -> UnderWay {
+    async fn send_lacked(&self, member: pb::Member, write: Arc<Outgoing>, sync: bool) -> UnderWay {
         // If the bytes cannot be fetched, this member may still have them.
         let lost = self.fetch_back(&write).await.err().filter(|error| error.kind() == ErrorKind::NoReplica);
-        let (about, runtime) = (write.version, self.shared.runtime.clone());
-        let sent = async move { self.send_one(&member, &write, sync).await };
-        UnderWay { about, lost, answer: runtime.spawn("send a member what it lacks", sent) }
+        let (about, own) = (write.version, self.clone());
+        let sent = async move { own.send_one(&member, &write, sync).await };
+        let answer = Owned::new(self.shared.runtime.spawn("send a member what it lacks", sent));
+        UnderWay { about, lost, answer }
     }
 
-    async fn sync(self, peer: usize, version: Version, round: Option<Arc<Round>>) {
+    async fn sync(&self, peer: usize, version: Version, round: Option<Arc<Round>>) {
         let Some((id, member)) = self.with(|channel| (channel.id, channel.peers[peer].member)) else { return };
         let sent = self.shared.runtime.now();
         let result = members::sync(&self.shared, id, &member, version).await;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use ebb_client::{Access, Client, Handle, NewFile, NewName};
 use ebb_power::PolicyKind;
 use ebb_rpc::Counters;
-use ebb_runtime::virt::{World, WorldOptions};
+use ebb_runtime::virt::{Dice, World, WorldOptions};
 use ebb_types::{Credentials, InodeId};
 use ebb_wire::pb;
 use pb::meta_op::{CreateDataset, Op};
@@ -155,8 +155,10 @@ fn writes_do_not_wait_for_nodes_that_an_announced_plan_wakes() {
     });
 }
 
-/// The longest of the writes of two writers, block by block, while the power falls to a fifth and comes back in steps.
-fn longest_write(seed: u64) -> Duration {
+/// The longest of the writes of two writers, block by block, while the power has these shares one after the other, each
+/// for so many rounds.
+fn longest_write(seed: u64, shares: &[f64], rounds: u64) -> Duration {
+    let shares = shares.to_vec();
     World::run(seed, WorldOptions::default(), |world| async move {
         const BLOCK: usize = 256 << 10;
         let cluster = PowerCluster::start(&world, NODES, PolicyKind::Tide, INTERVAL).await.unwrap();
@@ -180,9 +182,9 @@ fn longest_write(seed: u64) -> Duration {
             files.push(client.create(&root, new).await.unwrap().handle);
         }
         let mut longest = Duration::ZERO;
-        for share in [1.0, 0.2, 0.5, 0.8] {
+        for share in shares {
             cluster.set_fraction(share).await.unwrap();
-            for number in 0..80_u64 {
+            for number in 0..rounds {
                 for file in &files {
                     let began = world.now();
                     client.write(*file, number % 4 * size, Bytes::from(vec![number as u8; BLOCK])).await.unwrap();
@@ -200,6 +202,20 @@ fn longest_write(seed: u64) -> Duration {
 /// falls, and get them back while some nodes sleep for seconds.
 #[test]
 fn copies_hold_writers_up_for_no_sleeping_node() {
-    let longest: Vec<Duration> = (1..5).map(longest_write).collect();
+    let longest: Vec<Duration> = (1..5).map(|seed| longest_write(seed, &[1.0, 0.2, 0.5, 0.8], 80)).collect();
+    assert!(longest.iter().all(|one| *one < Duration::from_millis(2_500)), "{longest:?}");
+}
+
+/// Goal: with plans that follow each other faster than intervals, a write waits for no node that one of them switches
+/// off: not as the source or the target of a copy, not as a log. Method: another share of the power every half a second.
+#[test]
+fn plans_in_quick_succession_hold_no_writer_up() {
+    let longest: Vec<Duration> = (1..7)
+        .map(|seed| {
+            let mut dice = Dice::new(seed, "shares");
+            let shares: Vec<f64> = (0..120).map(|_| dice.between(25, 100) as f64 / 100.0).collect();
+            longest_write(seed, &shares, 2)
+        })
+        .collect();
     assert!(longest.iter().all(|one| *one < Duration::from_millis(2_500)), "{longest:?}");
 }

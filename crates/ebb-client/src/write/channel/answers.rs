@@ -49,6 +49,12 @@ impl Channel {
         self.note_synced(peer, result)
     }
 
+    /// The answer of a member that has fallen asleep is not waited for. It has what it had, as far as is known.
+    pub fn on_given_up(&mut self, peer: usize) {
+        self.set_idle(peer);
+        self.hold = true;
+    }
+
     fn set_idle(&mut self, peer: usize) {
         let peer = &mut self.peers[peer];
         assert!(peer.busy, "n{} answers on {} and was not asked", peer.member.node, self.id);
