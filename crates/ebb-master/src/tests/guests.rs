@@ -11,8 +11,12 @@ use super::harness::{Cluster, DEADLINE, TestClient, unlink, with_cluster};
 
 /// Publishes a plan that starts in a while, with these nodes off and all others on.
 async fn plan(cluster: &Cluster, version: u64, off: &[u64], in_ms: u64) {
+    plan_of(cluster, version, |node| if off.contains(&node) { Duty::Off } else { Duty::On }, in_ms).await;
+}
+
+/// Publishes a plan of these duties that starts in a while.
+async fn plan_of(cluster: &Cluster, version: u64, duty: impl Fn(u64) -> Duty, in_ms: u64) {
     let now_ms = ebb_power::wall_ms(cluster.process.runtime().wall());
-    let duty = |node: u64| if off.contains(&node) { Duty::Off } else { Duty::On };
     let node = |node: u64| (NodeId::new(node), NodePlan { duty: duty(node), ready_ms: 0, wake_ms: 50, suspend_ms: 50 });
     let plan = PowerPlan {
         version: PlanVersion::new(version),
@@ -250,6 +254,46 @@ fn replacements_of_a_node_that_is_off_keep_the_home() {
         let call = choose(vec![primary], vec![primary.node, next.node]);
         let back = client.channel.call(&call, DEADLINE).await.unwrap().member.unwrap();
         assert_eq!((back.node, back.home), (second.node, 0));
+    });
+}
+
+/// Goal: a writer waits for no new member that sleeps, unless it has to. Method: of three members one is off; of the two
+/// other nodes one sleeps for seconds, and the other serves, and then is off as well.
+#[test]
+fn a_new_member_serves_at_once_or_the_set_goes_on() {
+    with_cluster(87, 5, |cluster| async move {
+        let client = cluster.client().await;
+        let dataset = dataset(&client, "random", 3, 0).await;
+        let reply = client.create_in(dataset.root_inode, "f").await.unwrap();
+        let (attr, block) = (reply.attr.unwrap(), reply.metablocks[0].clone());
+        let [first, second, off] = block.members[..] else { panic!("{block:?}") };
+        let is_member = |node: &u64| block.members.iter().any(|member| member.node == *node);
+        let others: Vec<u64> = (1..=5).filter(|node| !is_member(node)).collect();
+        let [sleeper, server] = others[..] else { panic!("{others:?}") };
+        let choose = async |staying: Vec<pb::Member>, may_go_on: bool| {
+            let call = pb::ChooseReplacement {
+                session: client.session,
+                inode: attr.inode,
+                metablock: block.id,
+                exclude_nodes: block.members.iter().map(|member| member.node).collect(),
+                staying,
+                may_go_on,
+                ..Default::default()
+            };
+            let reply = client.channel.call(&call, DEADLINE).await.unwrap();
+            (reply.member.map(|member| member.node), reply.go_on)
+        };
+        let duty = |node: u64, off: &[u64]| match node {
+            node if off.contains(&node) => Duty::Off,
+            node if node == sleeper => Duty::Blink { start_ms: 5_000, active_ms: 4_000 },
+            _ => Duty::On,
+        };
+        plan_of(&cluster, 1, |node| duty(node, &[off.node]), 0).await;
+        assert_eq!(choose(vec![first, second], true).await, (Some(server), false));
+        plan_of(&cluster, 2, |node| duty(node, &[off.node, server]), 0).await;
+        assert_eq!(choose(vec![first, second], true).await, (None, true), "two are enough for a write");
+        assert_eq!(choose(vec![first, second], false).await, (Some(sleeper), false));
+        assert_eq!(choose(vec![first], true).await, (Some(sleeper), false), "one is not");
     });
 }
 

@@ -445,6 +445,30 @@ fn received_bytes_are_synced_while_another_member_is_waited_for() {
     assert!(bench.flights.iter().any(|flight| matches!(flight, Flight::Sync(peers) if *peers == [1, 2])));
 }
 
+/// The answer of one member that sleeps is given up on when another is to be replaced, and counts for nothing.
+#[test]
+fn a_repair_waits_for_no_member_that_sleeps() {
+    let mut bench = Bench::new(3);
+    bench.rhythm = Rhythm::InTurns;
+    bench.write(1);
+    bench.flights.retain(|flight| matches!(flight, Flight::CatchUp(to, _) if *to != 2));
+    let gone = err!(Unreachable, "dead");
+    bench.channel.on_caught_up(2, Version::ZERO, &Err(gone.clone())).unwrap();
+    bench.channel.fail(2, gone);
+    bench.serve(0);
+    assert!(bench.channel.needs_repair() && matches!(bench.channel.next(bench.rhythm), Step::None));
+    bench.flights.clear();
+    bench.channel.on_given_up(1);
+    assert_eq!((bench.channel.peers[1].tries, &bench.channel.peers[1].failed), (0, &None));
+    bench.start();
+    assert!(!bench.channel.needs_repair() && bench.node_of(2) == 4);
+    // It is asked again, and so is the new one.
+    (1..3).for_each(|peer| bench.serve(peer));
+    bench.channel.want_sync();
+    bench.start();
+    assert!(bench.channel.is_quiet() && bench.flights.is_empty());
+}
+
 #[test]
 fn a_member_that_is_only_slow_keeps_its_place_where_there_is_no_other() {
     let mut bench = Bench::new(3);
