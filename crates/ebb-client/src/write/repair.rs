@@ -156,21 +156,24 @@ fn sentence(failures: &[(u64, Error)]) -> String {
     failures.iter().map(|(node, error)| format!("n{node}: {error}")).collect::<Vec<_>>().join("; ")
 }
 
-/// Has every good member sync the writes that it received. This includes a member that has synced everything: it may
-/// have lost them since, and a set without the failed member counts on it. False: the channel is gone.
+/// Has every good member that serves sync the writes that it received. This includes a member that has synced everything: it
+/// may have lost them since, and a set without the failed member counts on it. False: the channel is gone.
 async fn sync_rest(target: &Target) -> Result<bool> {
     let epoch = target.inode.core.lock().hold.epoch();
     let known = target.with(|channel| (channel.id, channel.settled, channel.peers.clone()));
     let Some((id, settled, peers)) = known else { return Ok(false) };
     for (place, peer) in peers.iter().enumerate() {
-        // A member that sleeps by plan is asked when it is awake. A member that never received anything has no replica
-        // yet.
-        let is_away = target.shared.wakes_in(peer.member.node) != Some(Duration::ZERO);
-        let is_spared = peer.received == peer.synced && (is_away || peer.received == Version::ZERO);
-        if peer.failed.is_some() || is_spared {
+        // A member that never received anything has no replica yet.
+        if peer.failed.is_some() || peer.received.max(peer.synced) == Version::ZERO {
             continue;
         }
-        let result = members::sync(&target.shared, id, &peer.member, askable(peer.received, epoch)).await;
+        // A member that sleeps by plan has on its disk what it had synced, and the writes after that are kept. The writer
+        // does not wait for it.
+        let result = tokio::select! {
+            biased;
+            _ = target.shared.fallen_asleep(peer.member.node) => continue,
+            result = members::sync(&target.shared, id, &peer.member, askable(peer.received, epoch)) => result,
+        };
         let lost = result
             .as_ref()
             .ok()
@@ -247,7 +250,12 @@ async fn revive(target: &Target, scene: &Scene) -> Vec<(u64, Error)> {
         }
         // A replica that was never written does not exist yet, so its member is not asked about it.
         let asked = askable(scene.settled, Epoch::new(scene.epoch));
-        let result = members::sync(&target.shared, scene.id, member, asked).await;
+        // One that sleeps by plan is asked in a later round.
+        let result = tokio::select! {
+            biased;
+            asleep = target.shared.fallen_asleep(member.node) => Err(asleep),
+            result = members::sync(&target.shared, scene.id, member, asked) => result,
+        };
         let well = matches!(&result, Ok(reply) if has_settled(reply, scene.settled));
         if well {
             failures.remove(&member.node);
