@@ -328,6 +328,10 @@ async fn pull(
     if well >= scene.min && scene.failures.is_empty() && sleeps_long {
         return Err(err!(Unavailable, "n{} sleeps, and is no member before it wakes", member.node));
     }
+    let wakes_in = target.shared.wakes_in(source.node);
+    tracing::debug!(
+        metablock = %scene.id, source = source.node, member = member.node, ?wakes_in, "a new member copies, writes wait"
+    );
     // Cancel-safety: as if the deadline had passed. A replica that comes to be is of no set, and is removed.
     tokio::select! {
         biased;
