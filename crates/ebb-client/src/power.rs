@@ -42,8 +42,9 @@ const LATELY_PART: u64 = 10;
 const WAKES_MAX: u32 = 4;
 /// A longer wait is judged anew after this: the clock that it was reckoned by may have been put right.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// The least time between two looks at a plan, for one node and for two.
+/// The least time between two looks at a plan.
 const LOOK_NEXT: Duration = Duration::from_millis(5);
+/// Between two looks at whether two nodes meet.
 const LOOK_SOON: Duration = Duration::from_millis(100);
 
 impl Shared {
@@ -158,59 +159,49 @@ impl Shared {
 
     /// Returns, with the reason, when no known plan wakes a node any more. What was asked of it meanwhile stays unanswered.
     pub async fn switched_off(&self, node: u64) -> Error {
-        self.until(node, |wakes_in| wakes_in.is_none()).await;
+        self.until(|| self.wakes_in(node).is_none(), || self.changes_in(node)).await;
         self.off(node)
     }
 
     /// Returns, with the reason, when a node that serves has fallen asleep.
     pub async fn fallen_asleep(&self, node: u64) -> Error {
-        self.until(node, |wakes_in| wakes_in != Some(Duration::ZERO)).await;
+        self.until(|| self.wakes_in(node) != Some(Duration::ZERO), || self.changes_in(node)).await;
         err!(Unavailable, "n{node} has fallen asleep by the power plan v{}", self.plan_version())
-    }
-
-    /// Returns when the time until a node serves is as wanted. Looks again when its state changes by a known plan, or a
-    /// plan comes.
-    async fn until(&self, node: u64, is_wanted: impl Fn(Option<Duration>) -> bool) {
-        loop {
-            let changed = self.nodes.changes().notified_owned();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            let wakes_in = self.wakes_in(node);
-            if is_wanted(wakes_in) {
-                return;
-            }
-            let next = match wakes_in {
-                Some(Duration::ZERO) => self.awake_for(NodeId::new(node)).left(),
-                wait => wait,
-            };
-            match next {
-                Some(next) => tokio::select! {
-                    biased;
-                    () = &mut changed => {}
-                    () = self.runtime.sleep(next.max(LOOK_NEXT)) => {}
-                },
-                None => changed.await,
-            }
-        }
     }
 
     /// Returns, with the reason, when the known plans never let two nodes serve together.
     pub async fn parted(&self, one: u64, other: u64) -> Error {
         let (first, second) = (NodeId::new(one), NodeId::new(other));
+        let is_parted = || self.plans.lock().next_meeting_ms(first, second, self.wall_ms(), NEED_MS).is_none();
+        // They may have been together by a plan that has ended meanwhile.
+        self.until(is_parted, || Some(LOOK_SOON)).await;
+        err!(Unavailable, "n{one} and n{other} are never awake together by the power plan v{}", self.plan_version())
+    }
+
+    /// Time until a node falls asleep or wakes by a known plan; none if it stays as it is.
+    fn changes_in(&self, node: u64) -> Option<Duration> {
+        match self.wakes_in(node) {
+            Some(Duration::ZERO) => self.awake_for(NodeId::new(node)).left(),
+            wait => wait,
+        }
+    }
+
+    /// Returns when something holds. Looks again when a plan comes, and after the given time.
+    async fn until(&self, holds: impl Fn() -> bool, look_again_in: impl Fn() -> Option<Duration>) {
         loop {
             let changed = self.nodes.changes().notified_owned();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            let now_ms = self.wall_ms();
-            if self.plans.lock().next_meeting_ms(first, second, now_ms, NEED_MS).is_none() {
-                let version = self.plan_version();
-                return err!(Unavailable, "n{one} and n{other} are never awake together by the power plan v{version}");
+            if holds() {
+                return;
             }
-            tokio::select! {
-                biased;
-                () = &mut changed => {}
-                // They may have been together by a plan that has ended meanwhile.
-                () = self.runtime.sleep(LOOK_SOON) => {}
+            match look_again_in() {
+                Some(wait) => tokio::select! {
+                    biased;
+                    () = &mut changed => {}
+                    () = self.runtime.sleep(wait.max(LOOK_NEXT)) => {}
+                },
+                None => changed.await,
             }
         }
     }

@@ -39,6 +39,23 @@ async fn dataset(client: &TestClient, layout: &str, replicas: u32, primaries: u3
     client.mutate(Op::CreateDataset(create)).await.unwrap().dataset.unwrap()
 }
 
+/// The question for a new member of a set, with `staying` left of it. No member's node is wanted.
+fn replacement(
+    client: &TestClient,
+    attr: &pb::Attr,
+    block: &pb::Metablock,
+    staying: Vec<pb::Member>,
+) -> pb::ChooseReplacement {
+    pb::ChooseReplacement {
+        session: client.session,
+        inode: attr.inode,
+        metablock: block.id,
+        exclude_nodes: block.members.iter().map(|member| member.node).collect(),
+        staying,
+        ..Default::default()
+    }
+}
+
 async fn describe(cluster: &Cluster, dataset: &pb::Dataset) -> pb::DescribeDatasetReply {
     cluster.channel().0.call(&pb::DescribeDataset { dataset: dataset.id }, DEADLINE).await.unwrap()
 }
@@ -215,13 +232,9 @@ fn replacements_of_a_node_that_is_off_keep_the_home() {
         let reply = client.create_in(dataset.root_inode, "f").await.unwrap();
         let (attr, block) = (reply.attr.unwrap(), reply.metablocks[0].clone());
         let [primary, second] = block.members[..] else { panic!("{block:?}") };
-        let choose = |staying: Vec<pb::Member>, exclude: Vec<u64>| pb::ChooseReplacement {
-            session: client.session,
-            inode: attr.inode,
-            metablock: block.id,
-            exclude_nodes: exclude,
-            staying,
-            ..Default::default()
+        let choose = |staying: Vec<pb::Member>, exclude_nodes: Vec<u64>| pb::ChooseReplacement {
+            exclude_nodes,
+            ..replacement(&client, &attr, &block, staying)
         };
         plan(&cluster, 1, &[second.node], 0).await;
         let call = choose(vec![primary], vec![primary.node, second.node]);
@@ -271,15 +284,7 @@ fn a_new_member_serves_at_once_or_the_set_goes_on() {
         let others: Vec<u64> = (1..=5).filter(|node| !is_member(node)).collect();
         let [sleeper, server] = others[..] else { panic!("{others:?}") };
         let choose = async |staying: Vec<pb::Member>, may_go_on: bool| {
-            let call = pb::ChooseReplacement {
-                session: client.session,
-                inode: attr.inode,
-                metablock: block.id,
-                exclude_nodes: block.members.iter().map(|member| member.node).collect(),
-                staying,
-                may_go_on,
-                ..Default::default()
-            };
+            let call = pb::ChooseReplacement { may_go_on, ..replacement(&client, &attr, &block, staying) };
             let reply = client.channel.call(&call, DEADLINE).await.unwrap();
             (reply.member.map(|member| member.node), reply.go_on)
         };
@@ -306,15 +311,8 @@ fn a_failed_node_is_replaced_within_its_run() {
         for number in 0..6 {
             let reply = client.create_in(dataset.root_inode, &format!("f{number}")).await.unwrap();
             let (attr, block) = (reply.attr.unwrap(), reply.metablocks[0].clone());
-            let [primary, second] = block.members[..] else { panic!("{block:?}") };
-            let call = pb::ChooseReplacement {
-                session: client.session,
-                inode: attr.inode,
-                metablock: block.id,
-                exclude_nodes: vec![primary.node, second.node],
-                staying: vec![primary],
-                ..Default::default()
-            };
+            let [primary, _] = block.members[..] else { panic!("{block:?}") };
+            let call = replacement(&client, &attr, &block, vec![primary]);
             let found = client.channel.call(&call, DEADLINE).await.unwrap().member.unwrap();
             assert!(dataset.chain[2..].contains(&found.node), "{found:?} of {:?}", dataset.chain);
         }
@@ -359,14 +357,7 @@ fn guests_go_home_also_while_their_set_lacks_a_copy() {
         plan(&cluster, 1, &[first[1].node, first[2].node], 0).await;
         for off in &first[1..] {
             let staying: Vec<_> = block.members.iter().filter(|member| *member != off).copied().collect();
-            let choose = pb::ChooseReplacement {
-                session: client.session,
-                inode: attr.inode,
-                metablock: block.id,
-                exclude_nodes: block.members.iter().map(|member| member.node).collect(),
-                staying: staying.clone(),
-                ..Default::default()
-            };
+            let choose = replacement(&client, &attr, &block, staying.clone());
             let guest = client.channel.call(&choose, DEADLINE).await.unwrap().member.unwrap();
             assert_eq!(guest.home, off.node);
             let written = cluster.node(first[0].node).replica(block.id).unwrap();
