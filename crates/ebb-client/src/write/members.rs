@@ -219,6 +219,23 @@ pub(crate) async fn ask<C: Call>(
     }
 }
 
+/// The same, but it ends as soon as the node falls asleep: another node can do what it is asked for.
+pub(crate) async fn ask_awake<C: Call>(
+    shared: &Arc<Shared>,
+    hop: &Hop,
+    message: &C,
+    payload: Vec<Bytes>,
+    deadline: Duration,
+) -> Result<Response<C::Reply>> {
+    shared.awake(hop.member.node).await?;
+    // Cancel-safety: as if the deadline had passed.
+    tokio::select! {
+        biased;
+        answer = watched(shared, hop, message, payload, 0, deadline) => answer,
+        asleep = shared.fallen_asleep(hop.member.node) => Err(asleep),
+    }
+}
+
 /// A read. Its size selects the connection, so that a small read does not queue behind big ones.
 pub(crate) async fn read(
     shared: &Arc<Shared>,
