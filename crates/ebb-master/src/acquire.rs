@@ -84,7 +84,8 @@ impl Turn {
     /// Errors: `Moved` if the file has just become shared.
     fn on_turn(&self, soft: &mut Soft) -> Result<()> {
         let Wish { session, inode, .. } = self.wish;
-        if soft.sharing.on_turn(session, inode, self.shared.runtime.now()) {
+        let sleep = longest_sleep(&self.shared, soft);
+        if soft.sharing.on_turn(session, inode, self.shared.runtime.now(), sleep) {
             tracing::debug!(%inode, "several sessions use this file in turns: it goes to the proxy");
             soft.leases.touch(inode);
             bail!(Moved, "{inode} is shared from now on: the proxy takes its lease");
@@ -232,8 +233,15 @@ fn proxy_of(
         return Ok(None);
     }
     let name = if machine.attr(inode)?.nlink > 0 { Name::Present } else { Name::Gone };
-    let proxy = soft.sharing.leads(session, inode, machine.holder(inode), name, shared.runtime.now());
+    let (now, sleep) = (shared.runtime.now(), longest_sleep(shared, soft));
+    let proxy = soft.sharing.leads(session, inode, machine.holder(inode), name, now, sleep);
     Ok(proxy.map(Proxy::to_message))
+}
+
+/// The longest time that a recall may wait for members that blink, by the plan in force.
+fn longest_sleep(shared: &Shared, soft: &Soft) -> Duration {
+    let plan = soft.plans.at(shared.wall_ms()).filter(|plan| plan.blinking().next().is_some());
+    plan.map_or(Duration::ZERO, |plan| Duration::from_millis(plan.interval_ms))
 }
 
 /// Acquires a lease for the session itself.

@@ -4,7 +4,8 @@
 //! log entries for each turn. A *turn* is a wish that conflicts with another session's lease. A file with `turns` of
 //! them `within` a time is **shared**: a session that asks for a lease on it is sent to the proxy. The proxy takes the
 //! write lease itself, as any client does, and carries out operations for all. A file that is written by one session
-//! and then read by another makes one turn, and stays exclusive.
+//! and then read by another makes one turn, and stays exclusive. While nodes blink, a lease goes back when the members
+//! that sleep have everything. So a turn may last a blink interval longer, and each time here gets as much longer.
 //!
 //! ```text
 //!  exclusive ── enough turns ──► wanted ── the proxy takes the lease ──► shared ── it gives it back ──► exclusive
@@ -148,13 +149,13 @@ impl Sharing {
     }
 
     /// Counts a turn: a wish of `session` conflicts with leases of others. Returns whether the proxy wants the file
-    /// from now on.
-    pub fn on_turn(&mut self, session: SessionId, inode: InodeId, now: Moment) -> bool {
+    /// from now on. A recall may have to wait `sleep` for members.
+    pub fn on_turn(&mut self, session: SessionId, inode: InodeId, now: Moment, sleep: Duration) -> bool {
         if self.rule.turns == 0 || self.staying().next().is_none() || self.by_session(session).is_some() {
             return false;
         }
-        self.forget_old(now);
-        let within = self.rule.within;
+        let within = self.rule.within + sleep * u32::try_from(self.rule.turns).unwrap_or(u32::MAX);
+        self.forget_old(now, within);
         let turns = self.files.entry(inode).or_default();
         turns.taken.push_back(now);
         turns.taken.retain(|taken| now.since(*taken) < within);
@@ -166,11 +167,11 @@ impl Sharing {
         true
     }
 
-    fn forget_old(&mut self, now: Moment) {
+    fn forget_old(&mut self, now: Moment, within: Duration) {
         if self.files.len() < FILES_SOFT_MAX {
             return;
         }
-        let (within, patience) = (self.rule.within, self.rule.patience);
+        let patience = self.rule.patience.max(within);
         self.files.retain(|_, turns| {
             turns.taken.back().is_some_and(|taken| now.since(*taken) < within)
                 || turns.wanted.is_some_and(|wanted| now.since(wanted) < patience)
@@ -178,7 +179,7 @@ impl Sharing {
     }
 
     /// The proxy to which `session` is sent for a lease on a file with this holder. `None` means that it competes for
-    /// the lease itself.
+    /// the lease itself. The proxy may have to wait `sleep` for members until it gets the lease.
     #[must_use]
     pub fn leads(
         &self,
@@ -187,6 +188,7 @@ impl Sharing {
         holder: Option<SessionId>,
         name: Name,
         now: Moment,
+        sleep: Duration,
     ) -> Option<&Proxy> {
         // A proxy takes the lease itself when a client is sent to it, even from another proxy that had the file before.
         if self.by_session(session).is_some() {
@@ -197,7 +199,8 @@ impl Sharing {
         }
         let wanted = self.files.get(&inode).and_then(|turns| turns.wanted);
         // A proxy cannot open a file that has no name.
-        let is_wanted = name == Name::Present && wanted.is_some_and(|wanted| now.since(wanted) < self.rule.patience);
+        let patience = self.rule.patience + sleep;
+        let is_wanted = name == Name::Present && wanted.is_some_and(|wanted| now.since(wanted) < patience);
         if is_wanted { self.chosen(inode) } else { None }
     }
 
@@ -214,6 +217,8 @@ mod tests {
     use super::*;
 
     const FILE: InodeId = InodeId::new(5);
+    const OTHER: InodeId = InodeId::new(6);
+    const AWAKE: Duration = Duration::ZERO;
     const PROXY: SessionId = SessionId::new(9);
     const ONE: SessionId = SessionId::new(1);
 
@@ -234,37 +239,54 @@ mod tests {
     #[test]
     fn a_file_is_shared_after_enough_turns_and_no_sooner() {
         let mut sharing = sharing();
-        assert!((0..3).all(|turn| !sharing.on_turn(ONE, FILE, at(turn * 100))));
-        assert_eq!(sharing.leads(ONE, FILE, None, Name::Present, at(300)), None);
-        assert!(sharing.on_turn(ONE, FILE, at(400)));
-        assert_eq!(sharing.leads(ONE, FILE, None, Name::Present, at(400)).map(|proxy| proxy.boot), Some(3));
-        assert_eq!(sharing.leads(PROXY, FILE, None, Name::Present, at(400)), None, "the proxy itself takes the lease");
-        assert_eq!(sharing.leads(ONE, FILE, None, Name::Gone, at(400)), None, "what has no name cannot be opened anew");
+        assert!((0..3).all(|turn| !sharing.on_turn(ONE, FILE, at(turn * 100), AWAKE)));
+        assert_eq!(sharing.leads(ONE, FILE, None, Name::Present, at(300), AWAKE), None);
+        assert!(sharing.on_turn(ONE, FILE, at(400), AWAKE));
+        assert_eq!(sharing.leads(ONE, FILE, None, Name::Present, at(400), AWAKE).map(|proxy| proxy.boot), Some(3));
         assert_eq!(
-            sharing.leads(ONE, FILE, None, Name::Present, at(6000)),
+            sharing.leads(PROXY, FILE, None, Name::Present, at(400), AWAKE),
+            None,
+            "the proxy itself takes the lease"
+        );
+        assert_eq!(
+            sharing.leads(ONE, FILE, None, Name::Gone, at(400), AWAKE),
+            None,
+            "what has no name cannot be opened anew"
+        );
+        assert_eq!(
+            sharing.leads(ONE, FILE, None, Name::Present, at(6000), AWAKE),
             None,
             "a proxy that does not come is not waited for"
         );
     }
 
     #[test]
-    fn slow_turns_do_not_count() {
+    fn slow_turns_do_not_count_unless_members_sleep() {
         let mut sharing = sharing();
-        assert!((0..20).all(|turn| !sharing.on_turn(ONE, FILE, at(turn * 700))));
+        assert!((0..20).all(|turn| !sharing.on_turn(ONE, FILE, at(turn * 700), AWAKE)));
+        let interval = Duration::from_secs(60);
+        let turn = |sharing: &mut Sharing, number: u64| sharing.on_turn(ONE, OTHER, at(number * 50_000), interval);
+        assert!((0..3).all(|number| !turn(&mut sharing, number)));
+        assert!(turn(&mut sharing, 3), "each of them has waited for a member");
+        let led = |ms: u64| sharing.leads(ONE, OTHER, None, Name::Present, at(150_000 + ms), interval).is_some();
+        assert!(led(60_000) && !led(65_000), "so may the proxy");
     }
 
     #[test]
     fn a_file_of_the_proxy_stays_its_own_until_the_proxy_returns_it() {
         let mut sharing = sharing();
-        assert_eq!((0..4).filter(|turn| sharing.on_turn(ONE, FILE, at(*turn))).count(), 1);
+        assert_eq!((0..4).filter(|turn| sharing.on_turn(ONE, FILE, at(*turn), AWAKE)).count(), 1);
         sharing.on_lease(ONE, FILE);
-        assert!(sharing.leads(ONE, FILE, None, Name::Present, at(10)).is_some(), "one that was before it in the queue");
+        assert!(
+            sharing.leads(ONE, FILE, None, Name::Present, at(10), AWAKE).is_some(),
+            "one that was before it in the queue"
+        );
         sharing.on_lease(PROXY, FILE);
-        assert!(sharing.leads(ONE, FILE, Some(PROXY), Name::Present, at(100_000)).is_some());
-        assert!(sharing.leads(ONE, FILE, None, Name::Present, at(10)).is_none());
+        assert!(sharing.leads(ONE, FILE, Some(PROXY), Name::Present, at(100_000), AWAKE).is_some());
+        assert!(sharing.leads(ONE, FILE, None, Name::Present, at(10), AWAKE).is_none());
         sharing.drop_session(PROXY);
         assert!(
-            sharing.leads(ONE, FILE, Some(PROXY), Name::Present, at(10)).is_none(),
+            sharing.leads(ONE, FILE, Some(PROXY), Name::Present, at(10), AWAKE).is_none(),
             "its lease is recalled, or recovered"
         );
     }
@@ -272,13 +294,13 @@ mod tests {
     #[test]
     fn without_a_proxy_nothing_is_shared_and_the_first_one_stays() {
         let mut alone = Sharing::new(SharingRule::default());
-        assert!((0..9).all(|turn| !alone.on_turn(ONE, FILE, at(turn))));
+        assert!((0..9).all(|turn| !alone.on_turn(ONE, FILE, at(turn), AWAKE)));
         let mut sharing = sharing();
         assert!(!sharing.on_proxy(proxy("proxy", ONE, "p:2", 4)));
-        assert!(sharing.leads(ONE, FILE, Some(PROXY), Name::Present, at(0)).is_some());
+        assert!(sharing.leads(ONE, FILE, Some(PROXY), Name::Present, at(0), AWAKE).is_some());
         assert!(sharing.on_proxy(proxy("proxy", ONE, "p:1", 4)));
         assert!(
-            sharing.leads(PROXY, FILE, Some(ONE), Name::Present, at(0)).is_some(),
+            sharing.leads(PROXY, FILE, Some(ONE), Name::Present, at(0), AWAKE).is_some(),
             "at the same address is the next process"
         );
         assert!(!sharing.on_proxy(proxy("proxy", ONE, "p:1", 4)), "it is known");
@@ -288,9 +310,9 @@ mod tests {
 
     fn wanted_by(sharing: &mut Sharing, inode: InodeId) -> String {
         for turn in 0..4 {
-            sharing.on_turn(ONE, inode, at(turn));
+            sharing.on_turn(ONE, inode, at(turn), AWAKE);
         }
-        sharing.leads(ONE, inode, None, Name::Present, at(10)).unwrap().name.clone()
+        sharing.leads(ONE, inode, None, Name::Present, at(10), AWAKE).unwrap().name.clone()
     }
 
     #[test]
@@ -303,20 +325,26 @@ mod tests {
         assert!((16..48).contains(&own), "{own} of 64");
         // A proxy that has the file keeps it, though the hash names another.
         for file in &files {
-            let held = sharing.leads(ONE, *file, Some(SECOND), Name::Present, at(10)).unwrap();
+            let held = sharing.leads(ONE, *file, Some(SECOND), Name::Present, at(10), AWAKE).unwrap();
             assert_eq!(held.name, "second");
         }
-        assert_eq!(sharing.leads(PROXY, files[0], Some(SECOND), Name::Present, at(10)), None, "a proxy competes");
-        assert!(!sharing.on_turn(PROXY, files[0], at(11)), "and its wish is no turn");
+        assert_eq!(
+            sharing.leads(PROXY, files[0], Some(SECOND), Name::Present, at(10), AWAKE),
+            None,
+            "a proxy competes"
+        );
+        assert!(!sharing.on_turn(PROXY, files[0], at(11), AWAKE), "and its wish is no turn");
         // With one gone its files go to the other, and the others stay.
         assert!(sharing.drop_session(SECOND) && !sharing.drop_session(ONE));
         assert!(
-            files.iter().all(|file| sharing.leads(ONE, *file, None, Name::Present, at(20)).unwrap().name == "proxy")
+            files
+                .iter()
+                .all(|file| sharing.leads(ONE, *file, None, Name::Present, at(20), AWAKE).unwrap().name == "proxy")
         );
         assert!(sharing.on_proxy(proxy("second", ONE, "p:9", 8)), "another process of the name, elsewhere");
         let after: Vec<String> = files
             .iter()
-            .map(|file| sharing.leads(CLIENT, *file, None, Name::Present, at(20)).unwrap().name.clone())
+            .map(|file| sharing.leads(CLIENT, *file, None, Name::Present, at(20), AWAKE).unwrap().name.clone())
             .collect();
         assert_eq!(before, after, "files go by the name");
     }
@@ -332,10 +360,10 @@ mod tests {
             (0..64).all(|file| wanted_by(&mut sharing, InodeId::new(file)) == "proxy"),
             "it said so, late words or not"
         );
-        assert_eq!(sharing.leads(ONE, FILE, Some(SECOND), Name::Present, at(10)).unwrap().name, "second");
+        assert_eq!(sharing.leads(ONE, FILE, Some(SECOND), Name::Present, at(10), AWAKE).unwrap().name, "second");
         sharing.on_proxy(Proxy { is_leaving: true, ..proxy("proxy", PROXY, "p:1", 3) });
-        assert!((0..9).all(|turn| !sharing.on_turn(ONE, FILE, at(turn))), "no proxy stays");
-        assert_eq!(sharing.leads(ONE, InodeId::new(3), None, Name::Present, at(10)), None);
+        assert!((0..9).all(|turn| !sharing.on_turn(ONE, FILE, at(turn), AWAKE)), "no proxy stays");
+        assert_eq!(sharing.leads(ONE, InodeId::new(3), None, Name::Present, at(10), AWAKE), None);
         sharing.on_proxy(Proxy { boot: 8, session: CLIENT, ..second });
         assert_eq!(wanted_by(&mut sharing, FILE), "second", "the next process of that name");
     }
