@@ -13,7 +13,9 @@
 //! | `Abort` | a ticket's time is over, or its client gives it up; `DropStaged` |
 //! | `Enter`, `Write`, `WriteRest` | `SharedOp` with `write` |
 //! | `Deliver(Apply)` | `WriteReplica` with `staged`, or with the bytes |
-//! | `FetchBack` | `ReadStaged` |
+//! | `FetchBack` | `ReadStaged`, or `ReadLogged` |
+//! | `Sleep`, `Wake` | a power plan |
+//! | `Log`, `Deliver(Log)` | `LogWrites` with `staged`, or with the bytes; the log of one node stands for all |
 //! | `Answer`, `Fsync`, `Read` | the answers of the proxy |
 //! | `Sync`, `Settle` | `SyncReplicas`; `DropStaged` of writes that every member has synced |
 //! | `Crash`, `ProxyDies`, `Recover` | a process; `ebb-master` recovery |
@@ -43,7 +45,7 @@ pub const WHOLE: &str = "a read shows all of a write or nothing of it";
 /// An answered write survives the proxy.
 pub const SURVIVES: &str = "what was answered is there after the proxy is lost, unless power fails too";
 /// A write that fsync acknowledged is with every member.
-pub const SYNCED: &str = "what fsync acknowledged every member has synced";
+pub const SYNCED: &str = "what fsync acknowledged every member has synced, or it is logged";
 /// A write that was read stays.
 pub const STAYS: &str = "what was read never goes away";
 
@@ -76,23 +78,28 @@ pub struct Bounds {
     pub deaths: u8,
     /// Whether members sync and clients read: without failures this proves nothing.
     pub syncs: bool,
+    /// How often a member falls asleep.
+    pub sleeps: u8,
 }
 
 impl Bounds {
     /// Two direct writes and one that is none, in turns.
-    pub const TURNS: Self = Self { direct: 2, via: true, crashes: 0, deaths: 0, syncs: false };
+    pub const TURNS: Self = Self { direct: 2, via: true, crashes: 0, deaths: 0, syncs: false, sleeps: 0 };
     /// A member loses the bytes that it was given.
-    pub const CRASHES: Self = Self { direct: 2, via: false, crashes: 1, deaths: 0, syncs: true };
+    pub const CRASHES: Self = Self { direct: 2, via: false, crashes: 1, deaths: 0, syncs: true, sleeps: 0 };
     /// The proxy dies.
-    pub const DEATHS: Self = Self { direct: 2, via: false, crashes: 0, deaths: 1, syncs: true };
+    pub const DEATHS: Self = Self { direct: 2, via: false, crashes: 0, deaths: 1, syncs: true, sleeps: 0 };
     /// Both, around one write.
-    pub const BOTH: Self = Self { direct: 1, via: true, crashes: 1, deaths: 1, syncs: true };
+    pub const BOTH: Self = Self { direct: 1, via: true, crashes: 1, deaths: 1, syncs: true, sleeps: 0 };
     /// The proxy dies, and so does every member's memory, around one write.
-    pub const MEMORY: Self = Self { direct: 1, via: false, crashes: 2, deaths: 1, syncs: true };
+    pub const MEMORY: Self = Self { direct: 1, via: false, crashes: 2, deaths: 1, syncs: true, sleeps: 0 };
     /// The proxy dies twice.
-    pub const AGAIN: Self = Self { direct: 1, via: false, crashes: 0, deaths: 2, syncs: true };
+    pub const AGAIN: Self = Self { direct: 1, via: false, crashes: 0, deaths: 2, syncs: true, sleeps: 0 };
+    /// A member sleeps. The other one, or the proxy, fails around one write.
+    pub const SLEEPS: Self = Self { direct: 1, via: false, crashes: 1, deaths: 1, syncs: true, sleeps: 1 };
     /// Every case.
-    pub const ALL: [Self; 6] = [Self::TURNS, Self::CRASHES, Self::DEATHS, Self::BOTH, Self::MEMORY, Self::AGAIN];
+    pub const ALL: [Self; 7] =
+        [Self::TURNS, Self::CRASHES, Self::DEATHS, Self::BOTH, Self::MEMORY, Self::AGAIN, Self::SLEEPS];
 }
 
 /// The model: its bounds, and the seeded bug, if there is one.
@@ -157,8 +164,8 @@ impl Model for Direct {
             Property::always(ORDERED, |_: &Self, state: &State| !state.was_overtaken),
             Property::always(WHOLE, |_: &Self, state: &State| !state.was_torn),
             Property::always(SURVIVES, |_: &Self, state: &State| !state.was_lost),
-            Property::always(SYNCED, |_: &Self, state: &State| state.is_synced(state.fsynced)),
-            Property::always(STAYS, |_: &Self, state: &State| state.is_synced(state.shown)),
+            Property::always(SYNCED, |_: &Self, state: &State| state.is_safe(state.fsynced)),
+            Property::always(STAYS, |_: &Self, state: &State| state.is_safe(state.shown)),
             Property::always(HALVES, |_: &Self, state: &State| !state.has_promised_half()),
             Property::always(COMPLETED, |_: &Self, state: &State| !state.was_not_completed),
             Property::sometimes("a recovery leaves half of a direct write", |_: &Self, state: &State| {
@@ -166,6 +173,12 @@ impl Model for Direct {
             }),
             Property::sometimes("a recovery leaves half of a write through the proxy", |_: &Self, state: &State| {
                 state.was_left_half(state::VIA)
+            }),
+            Property::sometimes("a recovery finds a write in the log alone", |_: &Self, state: &State| {
+                state.was_replayed && state.answered != 0
+            }),
+            Property::sometimes("a member that slept fills a place from the log", |_: &Self, state: &State| {
+                state.was_fetched && state.sleeps > 0 && state.crashes > 0 && state.epoch == 0 && state.settled > 0
             }),
             Property::sometimes("a recovery completes a write", |_: &Self, state: &State| state.was_completed),
             Property::sometimes(

@@ -23,6 +23,7 @@
 //! | `Action::Append` at the always-on node | `ebb-master` `handoff::append`: the file's own epoch, and held; then `Book::check` |
 //! | `Action::Append` at a node | `HandoffLog::append`: `Book::check`, one record, one sync |
 //! | acknowledged when the always-on node and another one have logged | `handoff.rs`: `log_on_nodes`, then `logged` |
+//! | `Action::Replace`, with `Action::Log` before and after it | `write/repair.rs`; `ebb-client` `lack.rs`: `holds_settled` |
 //! | `Action::Tidy` | `ebb-master` `handoff::is_over`; `ebb-block` `handoff::tidy`, whose answer names versions, so that a late one cuts no more |
 //! | `Action::ReadOwn`, `Action::ReadMirror` | `handoff::gather`: promise, read; all nodes that live if the own log is not whole |
 //! | `Action::Promise`, `Action::Replay`, `Action::Stamp`, `Action::Finish` | `recovery::run`: `promise`, `handoff::replay`, `settle_all`, `finish` |

@@ -24,6 +24,12 @@ pub enum Action {
     Write,
     /// The proxy fetches the put bytes of a place that this member has not filled, and sends them.
     FetchBack(usize, usize, usize),
+    /// A member falls asleep.
+    Sleep(usize),
+    /// And wakes.
+    Wake,
+    /// The proxy has the next write of a metablock logged by a member's node.
+    Log(usize, usize),
     /// The proxy answers a write.
     Answer(u8),
     /// A member syncs, and the proxy hears of it.
@@ -51,16 +57,21 @@ pub fn enumerate(model: &Direct, state: &State, actions: &mut Vec<Action>) {
         }
     };
     for member in 0..MEMBERS {
-        may(state.crashes < bounds.crashes, Action::Crash(member));
+        let is_awake = state.asleep != Some(member);
+        may(is_awake && state.crashes < bounds.crashes, Action::Crash(member));
+        may(state.asleep.is_none() && state.sleeps < bounds.sleeps, Action::Sleep(member));
         // The code syncs a member that lags behind, too. A crash before that leads to the same states.
         let (one, is_whole) =
             (&state.members[member], |at: usize| state.members[member].content[at].len() == state.placed[at].len());
         let lags = (0..METABLOCKS).any(|at| one.synced[at] < one.content[at].len());
-        may(bounds.syncs && lags && (0..METABLOCKS).all(is_whole), Action::Sync(member));
+        may(is_awake && bounds.syncs && lags && (0..METABLOCKS).all(is_whole), Action::Sync(member));
     }
+    may(state.asleep.is_some(), Action::Wake);
     for message in &state.net {
         match message {
-            Message::Put { .. } | Message::Apply { .. } => may(true, Action::Deliver(*message)),
+            Message::Put { member, .. } | Message::Apply { member, .. } | Message::Log { keeper: member, .. } => {
+                may(state.asleep != Some(*member), Action::Deliver(*message));
+            }
             Message::Report { ticket, write } => {
                 may(!state.is_dead && may_commit(model, state, *ticket, *write), Action::Commit(*ticket, *write));
             }
@@ -72,8 +83,14 @@ pub fn enumerate(model: &Direct, state: &State, actions: &mut Vec<Action>) {
         }
     }
     if state.is_dead {
-        may(true, Action::Recover);
+        // It waits for a member that sleeps.
+        may(state.asleep.is_none(), Action::Recover);
         return;
+    }
+    for keeper in (0..MEMBERS).filter(|keeper| state.asleep.is_some_and(|asleep| asleep != *keeper)) {
+        for metablock in 0..METABLOCKS {
+            may(next_logged(state, metablock) < state.placed[metablock].len(), Action::Log(keeper, metablock));
+        }
     }
     for write in 0..bounds.direct {
         may(state.clients[usize::from(write)] == Phase::Idle, Action::AskTicket(write));
@@ -87,9 +104,9 @@ pub fn enumerate(model: &Direct, state: &State, actions: &mut Vec<Action>) {
     for write in 0..=VIA {
         may(may_answer(model, state, write), Action::Answer(write));
     }
-    let may_sync = all_synced(state) || model.is(Mutant::FsyncGoesByReceived);
+    let may_sync = all_safe(state) || model.is(Mutant::FsyncGoesByReceived);
     may(bounds.syncs && may_sync && state.fsynced != state.answered, Action::Fsync);
-    let may_show = all_synced(state) || model.is(Mutant::ShowsUnsynced);
+    let may_show = all_safe(state) || model.is(Mutant::ShowsUnsynced);
     may(bounds.syncs && may_show && (is_free || model.is(Mutant::ReadsBetween)), Action::Read);
     may(bounds.syncs && all_synced(state) && state.placed[0].len() > state.settled, Action::Settle);
     may(state.epoch < bounds.deaths, Action::ProxyDies);
@@ -118,7 +135,7 @@ fn may_commit(model: &Direct, state: &State, ticket: Ticket, write: u8) -> bool 
     place.is_some_and(|place| place == 0 || model.is(Mutant::Overtakes))
 }
 
-/// All members have said that they have it; or one, if that is the mistake.
+/// All members have said that they have it, or it is logged; or one has, if that is the mistake.
 fn may_answer(model: &Direct, state: &State, write: u8) -> bool {
     let asked = match state.clients.get(usize::from(write)) {
         Some(Phase::Reported(ticket)) => Some(ticket.0),
@@ -131,7 +148,7 @@ fn may_answer(model: &Direct, state: &State, write: u8) -> bool {
     let has = |member: usize| {
         (0..METABLOCKS).all(|metablock| {
             let place = state.placed[metablock].iter().position(|one| *one == write);
-            place.is_some_and(|place| state.received[member][metablock] > place)
+            place.is_some_and(|place| state.received[member][metablock].max(state.logged[metablock]) > place)
         })
     };
     match model.is(Mutant::AnswersEarly) {
@@ -145,6 +162,16 @@ fn all_synced(state: &State) -> bool {
     let is_synced =
         |member: usize, metablock: usize| state.members[member].synced[metablock] >= state.placed[metablock].len();
     (0..MEMBERS).all(|member| (0..METABLOCKS).all(|metablock| is_synced(member, metablock)))
+}
+
+/// Everything that has a place is on all disks, or logged.
+fn all_safe(state: &State) -> bool {
+    (0..METABLOCKS).all(|metablock| next_logged(state, metablock) >= state.placed[metablock].len())
+}
+
+/// The first place of a metablock that is neither logged nor synced by every member.
+fn next_logged(state: &State, metablock: usize) -> usize {
+    state.logged[metablock].max(state.settled(metablock))
 }
 
 /// Does one of them.
@@ -203,6 +230,15 @@ pub fn perform(model: &Direct, state: &mut State, action: Action) {
                 }
             }
         }
+        Action::Sleep(member) => (state.asleep, state.sleeps) = (Some(member), state.sleeps + 1),
+        Action::Wake => state.asleep = None,
+        Action::Log(keeper, metablock) => {
+            let place = next_logged(state, metablock);
+            let write = state.placed[metablock][place];
+            let (epoch, ticket) = (state.epoch, ticket_of(state, write));
+            let bytes = (write == VIA).then_some(VIA);
+            state.net.insert(Message::Log { keeper, epoch, metablock, place, ticket, bytes });
+        }
         Action::Fsync => state.fsynced |= state.answered,
         Action::Read => read(state),
         Action::Crash(member) => crash(state, member),
@@ -218,8 +254,11 @@ fn ask_ticket(model: &Direct, state: &mut State, write: u8) {
     state.tickets += 1;
     state.ticket_of[usize::from(write)] = Some((process, ticket.1));
     state.queue.push(Entry { write, ticket: Some(ticket), is_half: false });
-    state.clients[usize::from(write)] = Phase::Puts(ticket, [false; MEMBERS]);
-    for member in 0..MEMBERS {
+    // A member that sleeps gets them later: from the log, or from where they were put.
+    let sleeps = |member: usize| state.asleep == Some(member);
+    let had = std::array::from_fn(sleeps);
+    state.clients[usize::from(write)] = Phase::Puts(ticket, had);
+    for member in (0..MEMBERS).filter(|member| !had[*member]) {
         state.net.insert(Message::Put { member, ticket: (process, ticket.1), write });
     }
 }
@@ -255,6 +294,19 @@ fn deliver(model: &Direct, state: &mut State, message: Message) {
             let has = to.content[metablock].len();
             if epoch == state.epoch && !state.is_dead {
                 state.received[member][metablock] = has;
+            }
+        }
+        Message::Log { keeper, epoch, metablock, place, ticket, bytes } => {
+            if epoch < state.log_promised {
+                return;
+            }
+            let put = ticket.and_then(|ticket| state.members[keeper].staged.get(&ticket).copied());
+            let nothing = model.is(Mutant::LogsNothing).then_some(NOTHING);
+            // Without the bytes it refuses, and the proxy fetches them back.
+            let Some(write) = bytes.or(put).or(nothing) else { return };
+            state.log[metablock].insert(place, write);
+            if epoch == state.epoch && !state.is_dead {
+                state.logged[metablock] = state.logged[metablock].max(place + 1);
             }
         }
         Message::Report { .. } => {}
@@ -295,7 +347,10 @@ fn fetch_back(model: &Direct, state: &mut State, member: usize, metablock: usize
         let content = state.members.iter().map(|one| &one.content[metablock]).find(|content| content.len() > place);
         content.and_then(|content| content.last().copied())
     } else {
-        ticket_of(state, write).and_then(|ticket| state.members.iter().find_map(|one| one.staged.get(&ticket).copied()))
+        let awake = (0..MEMBERS).filter(|one| state.asleep != Some(*one));
+        let put = ticket_of(state, write)
+            .and_then(|ticket| awake.map(|one| &state.members[one]).find_map(|one| one.staged.get(&ticket).copied()));
+        put.or_else(|| state.log[metablock].get(&place).copied())
     };
     if bytes.is_some() {
         state.was_fetched = true;
@@ -364,7 +419,13 @@ fn recover(model: &Direct, state: &mut State) {
             contents.max_by_key(|content| content.len())
         };
         state.placed[metablock] = winner.cloned().unwrap_or_default();
+        if !model.is(Mutant::RecoveryIgnoresLog) {
+            replay(state, metablock);
+        }
+        state.log[metablock].clear();
+        state.logged[metablock] = state.placed[metablock].len();
     }
+    state.log_promised = state.epoch;
     if model.variant == Variant::RollsForward {
         roll_forward(model, state);
     }
@@ -395,6 +456,15 @@ fn recover(model: &Direct, state: &mut State) {
         state.answered &= !lost;
     }
     state.was_lost |= state.answered & lost != 0;
+}
+
+/// What was logged comes behind the longest content.
+fn replay(state: &mut State, metablock: usize) {
+    let placed = &mut state.placed[metablock];
+    while let Some(write) = state.log[metablock].get(&placed.len()) {
+        state.was_replayed = true;
+        placed.push(*write);
+    }
 }
 
 /// Completes, in the order in which one metablock has them, the direct writes that the other lacks.

@@ -33,6 +33,10 @@ pub enum Mutant {
     RecoveryTakesTheShortest,
     /// A member drops put bytes when it promises the recovery's epoch, and not when the recovery is over.
     PromiseDropsPuts,
+    /// A node that has lost the put bytes reports that it has logged them.
+    LogsNothing,
+    /// A recovery reads no log.
+    RecoveryIgnoresLog,
     /// A recovery completes a write with a member's present content in the other metablock.
     CompletesFromContent,
     /// A recovery carries out every kept write, also one that no member has applied.
@@ -56,6 +60,8 @@ impl Mutant {
         Self::IgnoresEpochs,
         Self::RecoveryTakesTheShortest,
         Self::PromiseDropsPuts,
+        Self::LogsNothing,
+        Self::RecoveryIgnoresLog,
         Self::CompletesFromContent,
         Self::CompletesWhatNobodyApplied,
     ];
@@ -74,6 +80,7 @@ impl Mutant {
             | Self::PromiseDropsPuts
             | Self::CompletesFromContent
             | Self::CompletesWhatNobodyApplied => Bounds::DEATHS,
+            Self::LogsNothing | Self::RecoveryIgnoresLog => Bounds::SLEEPS,
             Self::AnswersEarly | Self::RecoveryTakesTheShortest => Bounds::BOTH,
             _ => Bounds::TURNS,
         }

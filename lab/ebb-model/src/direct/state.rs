@@ -46,6 +46,21 @@ pub enum Message {
         /// With this.
         bytes: Option<u8>,
     },
+    /// The content of a place is to be logged, because a member sleeps.
+    Log {
+        /// The member whose node logs it.
+        keeper: usize,
+        /// Of the proxy.
+        epoch: u8,
+        /// Where.
+        metablock: usize,
+        /// Counted from the file's first write.
+        place: usize,
+        /// With the bytes that the keeper was given for this ticket.
+        ticket: Option<Ticket>,
+        /// With this.
+        bytes: Option<u8>,
+    },
     /// The bytes are with all members.
     Report {
         /// For which.
@@ -130,6 +145,16 @@ pub struct State {
     pub shown: u8,
     /// Writes that were given up before they had a place.
     pub aborted: u8,
+    /// The member that sleeps: nothing reaches it.
+    pub asleep: Option<usize>,
+    /// How often one fell asleep.
+    pub sleeps: u8,
+    /// On disk: the logged writes, by metablock and place.
+    pub log: [BTreeMap<usize, u8>; METABLOCKS],
+    /// The log refuses lower epochs.
+    pub log_promised: u8,
+    /// In the proxy's memory: up to which place each metablock is logged.
+    pub logged: [usize; METABLOCKS],
     /// Crashes of members so far.
     pub crashes: u8,
     /// Something broke: an answered write was not there after a recovery.
@@ -140,6 +165,8 @@ pub struct State {
     pub was_overtaken: bool,
     /// Bytes were fetched back for a member that had lost them.
     pub was_fetched: bool,
+    /// A recovery found a write in the log alone.
+    pub was_replayed: bool,
     /// A recovery completed a write.
     pub was_completed: bool,
     /// Something broke: a recovery that could have completed a write did not.
@@ -181,13 +208,21 @@ impl State {
         !self.is_dead && self.is_half(write) && !is_under_way
     }
 
-    /// Whether every member has all of these writes on its disk.
-    pub fn is_synced(&self, set: u8) -> bool {
+    /// Whether all of these writes are on every member's disk, or in the log.
+    pub fn is_safe(&self, set: u8) -> bool {
         let has = |member: &Member, metablock: usize, write: u8| {
             member.content[metablock][..member.synced[metablock]].contains(&write)
         };
+        let is_logged = |metablock: usize, write: u8| self.log[metablock].values().any(|logged| *logged == write);
         (0..=VIA).filter(|write| is_in(*write, set)).all(|write| {
-            self.members.iter().all(|member| (0..METABLOCKS).all(|metablock| has(member, metablock, write)))
+            (0..METABLOCKS).all(|metablock| {
+                is_logged(metablock, write) || self.members.iter().all(|member| has(member, metablock, write))
+            })
         })
+    }
+
+    /// How many places of a metablock every member has synced.
+    pub fn settled(&self, metablock: usize) -> usize {
+        self.members.iter().map(|member| member.synced[metablock]).min().unwrap_or(0)
     }
 }

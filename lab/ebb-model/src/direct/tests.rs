@@ -1,7 +1,13 @@
 //! Direct writes keep their promises in every state; every seeded bug is found.
 
 use super::{Bounds, Direct, Mutant};
-use crate::explore::{holds_and_reaches, is_found};
+use crate::explore::is_found;
+
+/// Without sleep there is nothing to be logged.
+fn holds_and_reaches(name: &str, model: Direct, absent: &[&str]) {
+    let of_sleep: &[&str] = if model.bounds.sleeps == 0 { &["in the log alone", "that slept"] } else { &[] };
+    crate::explore::holds_and_reaches(name, model, &[absent, of_sleep].concat());
+}
 
 #[test]
 fn direct_writes_take_turns_with_others() {
@@ -45,6 +51,13 @@ fn a_recovery_that_completes_writes_leaves_halves_where_members_forget_and_of_pr
     holds_and_reaches("direct, rolling forward, memory", Direct::rolling_forward(Bounds::MEMORY), &absent);
     let absent = ["both direct", "by way of the proxy", "two were read"];
     holds_and_reaches("direct, rolling forward, both", Direct::rolling_forward(Bounds::BOTH), &absent);
+}
+
+/// A write is answered that is in the log and with the members that are awake.
+#[test]
+fn a_member_sleeps_and_another_or_the_proxy_fails() {
+    let absent = ["both direct", "by way of the proxy", "through the proxy", "two were read", "completes"];
+    holds_and_reaches("direct, sleeps", Direct::new(Bounds::SLEEPS), &absent);
 }
 
 #[test]

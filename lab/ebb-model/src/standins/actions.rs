@@ -26,7 +26,7 @@ pub enum Action {
     Commit(usize),
     /// A holder gives its lease back.
     Release(usize),
-    /// A holder replaces this member, whose disk is gone.
+    /// A holder replaces this member, whose disk is gone or whose node is switched off. Writes are logged meanwhile.
     Replace(usize, usize),
     /// A client gets the lease.
     Take,
@@ -113,8 +113,8 @@ fn holder_actions(protocol: &Standins, state: &State, place: usize, actions: &mu
     if committable(protocol, holder) == holder.last || protocol.is(Mutant::GivesBackLogged) {
         actions.push(Action::Release(place));
     }
-    let lost = (0..MEMBERS).filter(|node| state.nodes[*node].is_lost && state.nodes[1 - node].answers());
-    actions.extend(lost.map(|node| Action::Replace(place, node)));
+    let gone = (0..MEMBERS).filter(|node| !state.nodes[*node].answers() && state.nodes[1 - node].answers());
+    actions.extend(gone.map(|node| Action::Replace(place, node)));
 }
 
 fn committable(protocol: &Standins, holder: &Holder) -> Version {
@@ -301,7 +301,7 @@ fn log_append(protocol: &Standins, state: &mut State, place: usize, append: &App
     holder::on_logged(protocol, state, append, place);
 }
 
-/// A new node has the content that the other one has synced.
+/// A new node has the content that the other one has synced. A node that was switched off keeps its log.
 fn give_replica(state: &mut State, place: usize) -> Version {
     let (epoch, copy) = (state.master.epoch, state.nodes[1 - place].replica.synced);
     let node = &mut state.nodes[place];
