@@ -59,13 +59,54 @@ pub(crate) fn staged_write(
     if !payload.is_empty() || !message.pipeline.is_empty() {
         bail!(Protocol, "what was put is written without other bytes, and by each member for itself");
     }
+    let Some(put) = find(node, message, ticket)? else { return Ok(None) };
+    let message = pb::WriteReplica { checksums: put.checksums, ..message.clone() };
+    to_write(&message, put.bytes).map(Some)
+}
+
+/// Writes to be logged, with the bytes that were put here in the place of their names.
+///
+/// Errors: `Gap` if some were not put here, or are gone; `Protocol` as of [`staged_write`].
+pub(crate) fn with_bytes(node: &Node, mut message: pb::LogWrites, payload: Bytes) -> Result<(pb::LogWrites, Bytes)> {
+    if message.writes.iter().all(|write| write.staged.is_none()) {
+        return Ok((message, payload));
+    }
+    let mut parts = Vec::with_capacity(message.writes.len());
+    let mut rest = payload;
+    for write in &mut message.writes {
+        match write.staged.take() {
+            Some(ticket) => {
+                let Some(put) = find(node, write, ticket)? else { bail!(Gap, "{}", nothing_of(ticket)) };
+                write.checksums = put.checksums;
+                parts.push(put.bytes);
+            }
+            None if write.kind() == pb::WriteKind::WriteData => {
+                let length = usize::try_from(write.length).ok().filter(|length| *length <= rest.len());
+                let Some(length) = length else { bail!(Protocol, "a write to be logged ends behind the payload") };
+                parts.push(rest.split_to(length));
+            }
+            None => {}
+        }
+    }
+    // What is left belongs to no write: the log refuses it.
+    parts.push(rest);
+    parts.retain(|part| !part.is_empty());
+    let payload = if parts.len() == 1 { parts.remove(0) } else { parts.concat().into() };
+    Ok((message, payload))
+}
+
+/// What was put here for a write. None: it was not put here, or is gone.
+fn find(node: &Node, message: &pb::WriteReplica, ticket: pb::Ticket) -> Result<Option<Put>> {
     let Some(put) = node.staging.lock().get(&name_of(ticket, message.metablock)) else { return Ok(None) };
     // I-58: the write has exactly the bytes that the client put, or it is refused.
     if (put.offset, put.bytes.len() as u64) != (message.offset, message.length) {
         bail!(Protocol, "{} bytes at {} were put, others are to be written", put.bytes.len(), put.offset);
     }
-    let message = pb::WriteReplica { checksums: put.checksums, ..message.clone() };
-    to_write(&message, put.bytes).map(Some)
+    Ok(Some(put))
+}
+
+fn nothing_of(ticket: pb::Ticket) -> String {
+    format!("nothing is kept here for request {} of s{}", ticket.request, ticket.session)
 }
 
 /// The answer to a write whose bytes are not here: it was received already, or they are to be sent.
@@ -73,7 +114,7 @@ pub(crate) async fn without_bytes(node: &Node, message: &pb::WriteReplica, ticke
     let (metablock, incarnation) = (MetablockId::new(message.metablock), Incarnation::new(message.incarnation));
     let (volume, version) = (node.volume(message.volume)?, convert::version(message.version));
     if !volume.has_received(metablock, incarnation, version)? {
-        bail!(Gap, "nothing is kept here for request {} of s{}", ticket.request, ticket.session);
+        bail!(Gap, "{}", nothing_of(ticket));
     }
     if message.sync {
         volume.sync(metablock, incarnation, version).await?;

@@ -8,6 +8,7 @@ use ebb_rpc::{Answer, Response};
 use ebb_types::{Result, err};
 use ebb_wire::{Call, pb};
 
+use crate::direct;
 use crate::node::Node;
 use crate::register::elsewhere;
 
@@ -19,13 +20,14 @@ const FILES_MAX: usize = 1000;
 const ASK: Duration = Duration::from_secs(5);
 
 /// Answers `LogWrites`. Here and at the always-on node at the same time, if the message asks for it: then the holder
-/// sends each byte once.
+/// sends each byte once. It sends none of a direct write whose bytes were put here.
 pub(crate) async fn append(
     node: &Node,
     message: pb::LogWrites,
     payload: Bytes,
     deadline: Duration,
 ) -> Result<pb::LogWritesReply> {
+    let (message, payload) = direct::with_bytes(node, message, payload)?;
     if !message.pass_on {
         node.handoff.append(message, payload).await?;
         return Ok(pb::LogWritesReply::default());

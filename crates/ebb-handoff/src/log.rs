@@ -147,6 +147,9 @@ impl HandoffLog {
         message.pass_on = false;
         let bases = std::mem::take(&mut message.bases);
         let (inode, epoch) = (InodeId::new(message.inode), Epoch::new(message.epoch));
+        if message.writes.iter().any(|write| write.staged.is_some()) {
+            bail!(Protocol, "a write of {inode} is to be logged by a name, and its bytes are not here");
+        }
         let writes = record::split(message.writes.clone(), &payload)?;
         if let Some(write) = writes.iter().find(|write| write.version().epoch != epoch) {
             bail!(Protocol, "a write of epoch {} logged under epoch {epoch} of {inode}", write.version().epoch);

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_rpc::Connector;
+use ebb_rpc::{Connector, Response};
 use ebb_runtime::Runtime;
 use ebb_types::{Error, ErrorKind, Result, err};
 use ebb_wire::Call;
@@ -86,9 +86,14 @@ impl Masters {
     }
 
     /// One attempt, with raw bytes.
-    pub async fn call_with<C: Call>(&self, message: &C, payload: Vec<Bytes>, deadline: Duration) -> Result<()> {
+    pub async fn call_with<C: Call>(
+        &self,
+        message: &C,
+        payload: Vec<Bytes>,
+        deadline: Duration,
+    ) -> Result<Response<C::Reply>> {
         let address = &self.addresses[self.current.load(Ordering::Relaxed) % self.addresses.len()];
-        self.connector.channel(address).call_sized(message, payload, 0, deadline).await.map(drop)
+        self.connector.channel(address).call_sized(message, payload, 0, deadline).await
     }
 
     /// Chooses the master for the next attempt after `error`.

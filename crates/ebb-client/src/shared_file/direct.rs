@@ -2,19 +2,20 @@
 //! version, because the writer has put them there (`put.rs`).
 //!
 //! Such a write is like any other in its channel, except for its bytes: a member gets the name under which it has them.
-//! A member that lost them needs them again, and so does a log for a sleeping member. Then they are fetched back from
-//! any member. Each member keeps them until all have synced the write. They are never rebuilt from a member's
-//! metablock: its bytes may be newer, and a version once sent never carries other bytes.
+//! While members sleep, those that are awake keep the bytes. A keeper's node logs them by their name, for the members
+//! that sleep. A member that lost them needs them again, and so does a log that has too few keepers. Then they are
+//! fetched back from a keeper, or from the always-on node's log. Each keeper has them until all members have synced the
+//! write. They are never rebuilt from a member's metablock: its bytes may be newer, and a version once sent never
+//! carries other bytes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use ebb_types::deadlines::WRITE_DEADLINE;
-use ebb_types::{Error, ErrorKind, Result, err};
+use ebb_types::{LOG_COPIES_MIN, Piece, Result, err};
 use ebb_wire::pb;
 
 use crate::client::Client;
-use crate::inode::Inode;
 use crate::lease::Entry;
 use crate::lease::hold::Lease;
 use crate::plan::grants_needed;
@@ -22,17 +23,20 @@ use crate::shared::Shared;
 use crate::types::{Handle, Privileges};
 use crate::write::channel::Channel;
 use crate::write::drive::{Target, drive};
-use crate::write::flush::Goal;
-use crate::write::members;
-use crate::write::outgoing::{Content, Outgoing, checksum_runs};
+use crate::write::outgoing::{Content, Outgoing, Put};
 use crate::write::{FILE_SIZE_MAX, loses_privileges};
 
-/// Names to be dropped, and the members that keep them.
-type Dropped = Option<(Vec<pb::Member>, Vec<pb::StagedName>)>;
+/// A member that is awake for less than this is given no bytes, in milliseconds. Put, report and write take some
+/// milliseconds.
+const LEAST_AWAKE_MS: u64 = 500;
+
+/// Names to be dropped, by the node that keeps their bytes.
+pub(crate) type Dropped = BTreeMap<u64, Vec<pb::StagedName>>;
 
 impl Client {
-    /// The members for the bytes of a direct write through a pinned handle, with room for the bytes granted. An empty
-    /// list: not now, because a member sleeps, may sleep soon, or is being replaced. The bytes then have to come here.
+    /// The members for the bytes of a direct write through a pinned handle, with room for the bytes granted: those that
+    /// are awake. An empty list: not now, because too few are awake, or one does not answer, is switched off or is being
+    /// replaced. The bytes then have to come here.
     pub async fn prepare_direct(&self, handle: Handle, offset: u64, len: u64) -> Result<Vec<pb::DirectPart>> {
         let file = self.shared().handles.get(handle)?;
         let (shared, inode) = (self.shared(), &file.inode);
@@ -44,17 +48,16 @@ impl Client {
         };
         shared.ensure_granted(inode, offset, end).await?;
         let mut core = inode.core.lock();
+        let copies = core.attr.as_ref().map_or(LOG_COPIES_MIN, |attr| attr.storage.log_copies);
         let mut parts = Vec::new();
         for piece in core.geometry().pieces(offset, len).collect::<Vec<_>>() {
             let Some(channel) = core.channel(piece.metablock_index) else { return Ok(Vec::new()) };
-            if channel.is_ailing() || channel.peers.iter().any(|peer| !shared.takes_direct(&peer.member)) {
-                return Ok(Vec::new());
-            }
+            let Some(members) = shared.keepers(channel, copies) else { return Ok(Vec::new()) };
             parts.push(pb::DirectPart {
                 metablock: channel.id.raw(),
                 offset: piece.offset,
                 length: piece.len,
-                members: channel.peers.iter().map(|peer| peer.member).collect(),
+                members,
             });
         }
         Ok(parts)
@@ -94,7 +97,8 @@ impl Client {
             core.stage(offset, end);
             for (index, part) in indexes.iter().zip(parts) {
                 let channel = core.channel(*index).expect("its record was just seen");
-                channel.push(Content::put(part.offset, part.length, ticket));
+                let keepers = part.members.iter().map(|member| member.node).collect();
+                channel.push(Content::put(part.offset, part.length, Put { ticket, keepers }));
             }
             core.size = core.size.max(end);
             core.touch(shared.runtime.wall());
@@ -112,112 +116,90 @@ impl Client {
         Ok(true)
     }
 
-    /// Returns when a range can be read: all members have synced the bytes in it that only members have.
+    /// Returns when a range can be read: all members have synced the bytes in it that only members have, or these are
+    /// here. They are fetched back if a member sleeps.
     pub async fn settle_direct(&self, handle: Handle, offset: u64, len: u64) -> Result<()> {
         let file = self.shared().handles.get(handle)?;
-        let is_elsewhere = {
-            let core = file.inode.core.lock();
+        let (shared, inode) = (self.shared(), &file.inode);
+        let elsewhere: Vec<_> = {
+            let core = inode.core.lock();
             let pieces = core.geometry().pieces(offset, len.min(core.size.saturating_sub(offset)));
-            let mut channels = pieces.filter_map(|piece| Some((core.channels.get(&piece.metablock_index)?, piece)));
-            channels.any(|(channel, piece)| channel.is_elsewhere(piece.offset, piece.offset + piece.len))
+            let of_piece = |piece: Piece| {
+                let index = piece.metablock_index;
+                let channel = core.channels.get(&index)?;
+                let writes = channel.elsewhere(piece.offset, piece.offset + piece.len);
+                (!writes.is_empty()).then_some((index, channel.serial, writes))
+            };
+            pieces.filter_map(of_piece).collect()
         };
-        if is_elsewhere { self.shared().flush(&file.inode).await } else { Ok(()) }
+        if elsewhere.is_empty() {
+            return Ok(());
+        }
+        for (index, serial, writes) in elsewhere {
+            let target = Target { shared: shared.clone(), inode: inode.clone(), index, serial };
+            if !target.may_sleep() {
+                return shared.flush(inode).await;
+            }
+            for write in writes {
+                if target.fetch_back(&write).await.is_err() {
+                    return shared.flush(inode).await;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Has members drop the bytes of a ticket, which will never be written. Does not wait for them.
     pub fn drop_direct(&self, ticket: pb::Ticket, parts: &[pb::DirectPart]) {
+        let mut dropped = Dropped::new();
         for part in parts {
             let name = pb::StagedName { ticket: Some(ticket), metablock: part.metablock };
-            drop_put(self.shared(), Some((part.members.clone(), vec![name])));
+            part.members.iter().for_each(|member| dropped.entry(member.node).or_default().push(name));
         }
+        drop_put(self.shared(), dropped);
     }
 }
 
 impl Shared {
-    /// Whether bytes may be put with a member: it answers, and no plan lets it sleep.
-    fn takes_direct(&self, member: &pb::Member) -> bool {
-        let nodes = &self.nodes;
-        self.awake_for(member.node_id()).is_always()
-            && !nodes.is_dead(member.node)
-            && nodes.check_answers(member.node).is_ok()
-    }
-
-    /// Fetches the bytes of direct writes back before writes are logged for sleeping members. If the bytes of a write
-    /// cannot be fetched, the log waits.
-    pub async fn fetch_back_goal(self: &Arc<Self>, inode: &Arc<Inode>, goal: &Goal) {
-        for (index, serial, version) in goal.channels() {
-            let target = Target { shared: self.clone(), inode: inode.clone(), index: *index, serial: *serial };
-            let may_sleep = |member: &pb::Member| !self.awake_for(member.node_id()).is_always();
-            if !target.members().iter().any(may_sleep) {
-                continue;
-            }
-            let writes = target.with(|channel| channel.pending(channel.settled, *version)).unwrap_or_default();
-            for write in writes {
-                if let Err(error) = target.fetch_back(&write).await {
-                    tracing::debug!(inode = %inode.id, %error, "the bytes of a direct write are not to be had now");
-                }
-            }
+    /// The members of a set that bytes may be put with: those that are awake for long enough. None: the bytes have to
+    /// come here, because a member fails or is switched off, or a log for a sleeping one would have too few keepers.
+    fn keepers(&self, channel: &Channel, log_copies: u32) -> Option<Vec<pb::Member>> {
+        let (nodes, members) = (&self.nodes, || channel.peers.iter().map(|peer| peer.member));
+        let answers = |member: &pb::Member| {
+            let is_well = !nodes.is_dead(member.node) && nodes.check_answers(member.node).is_ok();
+            is_well && self.wakes_in(member.node).is_some()
+        };
+        if channel.is_ailing() || !members().all(|member| answers(&member)) {
+            return None;
         }
+        let keepers: Vec<_> =
+            members().filter(|member| self.awake_for(member.node_id()).serves_for(LEAST_AWAKE_MS)).collect();
+        let may_sleep = members().any(|member| !self.awake_for(member.node_id()).is_always());
+        // The always-on node's log gets the bytes from a keeper.
+        let least = if may_sleep { log_copies.saturating_sub(1).max(1) as usize } else { channel.peers.len() };
+        (keepers.len() >= least).then_some(keepers)
     }
 }
 
-impl Target {
-    /// Makes sure that the bytes of a direct write are here. `Unavailable`: a member that may have them did not answer.
-    /// `NoReplica`: no member has them any more.
-    pub async fn fetch_back(&self, write: &Outgoing) -> Result<()> {
-        let Some(ticket) = write.elsewhere() else { return Ok(()) };
-        let Some(id) = self.with(|channel| channel.id) else { return Ok(()) };
-        let message = pb::ReadStaged { name: Some(pb::StagedName { ticket: Some(ticket), metablock: id.raw() }) };
-        let mut unheard = None;
-        for member in self.members() {
-            let asked = async {
-                if self.shared.awake_for(member.node_id()).is_asleep() {
-                    return Err(err!(Unavailable, "n{} sleeps", member.node));
-                }
-                let hop = self.shared.nodes.hop(&member)?;
-                members::read_put(&self.shared, &hop, &message, write.length as usize).await
-            };
-            match asked.await {
-                Ok(reply) if !reply.message.found => {}
-                Ok(reply) if is_whole(write, &reply.payload, &reply.message.checksums) => {
-                    // Another task may have fetched the same bytes first.
-                    let _ = write.fetched.set(reply.payload);
-                    self.shared.metrics.fetched_back_writes.add(1);
-                    return Ok(());
-                }
-                Ok(_) => unheard = Some(err!(Corrupt, "n{} keeps other bytes than were put", member.node)),
-                Err(error) => unheard = Some(error),
-            }
-        }
-        Err(match unheard {
-            Some(error) => Error::new(ErrorKind::Unavailable, format!("bytes that were put for {id}: {error}")),
-            None => err!(NoReplica, "no member of {id} keeps what was put as {} any more", write.version),
-        })
-    }
-}
-
-fn is_whole(write: &Outgoing, bytes: &Bytes, checksums: &[u32]) -> bool {
-    bytes.len() as u64 == write.length && checksum_runs(write.offset, std::slice::from_ref(bytes)) == checksums
-}
-
-/// The direct writes among `settled`, whose bytes members need not keep any more: every member has synced them.
+/// The direct writes among `settled`, whose bytes need not be kept any more: every member has synced them.
 pub(crate) fn over(channel: &Channel, settled: &[Arc<Outgoing>]) -> Dropped {
-    let metablock = channel.id.raw();
-    let name = |write: &Arc<Outgoing>| Some(pb::StagedName { ticket: Some(write.staged?), metablock });
-    let names: Vec<_> = settled.iter().filter_map(name).collect();
-    (!names.is_empty()).then(|| (channel.peers.iter().map(|peer| peer.member).collect(), names))
+    let mut dropped = Dropped::new();
+    for put in settled.iter().filter_map(|write| write.staged.as_ref()) {
+        let name = pb::StagedName { ticket: Some(put.ticket), metablock: channel.id.raw() };
+        put.keepers.iter().for_each(|node| dropped.entry(*node).or_default().push(name));
+    }
+    dropped
 }
 
-/// Has each member drop the names. It asks once and does not wait: a member that misses the call drops them later.
+/// Has each node drop the names. It asks once and does not wait: a node that misses the call drops them later.
 pub(crate) fn drop_put(shared: &Arc<Shared>, dropped: Dropped) {
-    let Some((members, names)) = dropped else { return };
-    for member in members {
-        let Ok(hop) = shared.nodes.hop(&member) else { continue };
-        let (own, message) = (shared.clone(), pb::DropStaged { names: names.clone() });
+    for (node, names) in dropped {
+        let Some(address) = shared.nodes.address(node) else { continue };
+        let (own, message) = (shared.clone(), pb::DropStaged { names });
         shared.runtime.spawn("drop what was put", async move {
-            let answer = own.connector.channel(&hop.address).call(&message, WRITE_DEADLINE).await;
+            let answer = own.connector.channel(&address).call(&message, WRITE_DEADLINE).await;
             if let Err(error) = answer {
-                tracing::debug!(node = member.node, %error, "a member keeps what was put a while longer");
+                tracing::debug!(node, %error, "a node keeps what was put a while longer");
             }
         });
     }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use ebb_types::{Attr, Credentials, Epoch, InodeId, Result, Version, err};
+use ebb_types::{Attr, Credentials, Epoch, InodeId, Result, err};
 
 use crate::client::Client;
 use crate::handles::OpenFile;
@@ -16,6 +16,7 @@ use crate::lease::hold::Lease;
 use crate::shared::Shared;
 use crate::types::{Handle, SetAttr};
 use crate::write::drive::drive;
+use crate::write::flush::Versions;
 
 impl Client {
     /// Takes the write lease of an open file, if it is not held, and tells its epoch. The master sends this session to
@@ -99,26 +100,36 @@ impl Shared {
     }
 
     /// Returns when every member of every set has received the writes before this. Weaker than a flush: nothing needs
-    /// to be on a disk yet.
+    /// to be on a disk yet. For members that sleep, it is enough that the writes are in as many logs as the dataset
+    /// wants.
     async fn pass_on(self: &Arc<Self>, inode: &Arc<Inode>, epoch: Epoch) -> Result<()> {
         let goal = stage_all(inode, epoch)?;
-        for (index, _, _) in &goal {
+        if goal.channels.is_empty() {
+            return Ok(());
+        }
+        for (index, _, _) in &goal.channels {
             drive(self, inode, *index);
         }
+        // Cancel-safety: the log servers drop logged writes later, once they are not needed.
+        tokio::select! {
+            biased;
+            passed = self.passed_on(inode, &goal) => passed,
+            () = self.log_until_done(inode, &goal) => Ok(()),
+        }
+    }
+
+    async fn passed_on(&self, inode: &Inode, goal: &Versions) -> Result<()> {
         loop {
             let progress = inode.progress.notified();
             tokio::pin!(progress);
             progress.as_mut().enable();
-            if is_passed_on(inode, epoch, &goal)? {
+            if is_passed_on(inode, goal)? {
                 return Ok(());
             }
             progress.await;
         }
     }
 }
-
-/// Versions that the members have to receive: index of the metablock, serial of its channel, version.
-type Goal = Vec<(u64, u64, Version)>;
 
 /// Whether the write lease of this epoch is still held. False: it went back with everything synced. Fails if it was
 /// lost. A write passed the gate under it, so a later lease says nothing of that write.
@@ -133,25 +144,26 @@ fn is_still_held(inode: &Inode, core: &Core, epoch: Epoch) -> Result<bool> {
 }
 
 /// Stages everything that was written under the lease. Nothing is left to receive if it went back.
-fn stage_all(inode: &Inode, epoch: Epoch) -> Result<Goal> {
+fn stage_all(inode: &Inode, epoch: Epoch) -> Result<Versions> {
     let mut core = inode.core.lock();
     if !is_still_held(inode, &core, epoch)? {
-        return Ok(Goal::new());
+        return Ok(Versions { epoch, channels: Vec::new() });
     }
     core.stage(0, u64::MAX);
     let unreceived = core.channels.iter().filter(|(_, channel)| channel.received() < channel.last);
-    Ok(unreceived.map(|(index, channel)| (*index, channel.serial, channel.last)).collect())
+    let channels = unreceived.map(|(index, channel)| (*index, channel.serial, channel.last)).collect();
+    Ok(Versions { epoch, channels })
 }
 
-fn is_passed_on(inode: &Inode, epoch: Epoch, goal: &Goal) -> Result<bool> {
+fn is_passed_on(inode: &Inode, goal: &Versions) -> Result<bool> {
     let core = inode.core.lock();
-    if !is_still_held(inode, &core, epoch)? {
+    if !is_still_held(inode, &core, goal.epoch)? {
         return Ok(true);
     }
-    for (index, serial, version) in goal {
+    for (index, serial, version) in &goal.channels {
         // A channel that is gone was cut off by a truncate.
         let Some(channel) = core.channels.get(index).filter(|channel| channel.serial == *serial) else { continue };
-        if channel.received() >= *version {
+        if channel.received().max(channel.logged) >= *version {
             continue;
         }
         return match &channel.gave_up {
@@ -175,7 +187,7 @@ mod tests {
         let inode = Inode::new(InodeId::new(7), 1 << 20);
         let [first, second, third] = [5, 6, 7].map(Epoch::new);
         let hold = |epoch| inode.core.lock().hold.grant(Lease::Write, epoch, 1);
-        let is_done = |epoch| is_passed_on(&inode, epoch, &stage_all(&inode, epoch)?);
+        let is_done = |epoch| is_passed_on(&inode, &stage_all(&inode, epoch)?);
         hold(first);
         assert!(is_still_held(&inode, &inode.core.lock(), first).unwrap());
         inode.core.lock().hold.give_back();

@@ -3,8 +3,9 @@
 //!
 //! ```text
 //!  client ── Direct ──► proxy      the write's place in the queue, and the members
-//!         ── PutStaged ──► members, one after the other      not readable yet
-//!         ── Apply ──► proxy ── WriteReplica, without bytes ──► members
+//!         ── PutStaged ──► members that are awake, one after the other      not readable yet
+//!         ── Apply ──► proxy ── WriteReplica, without bytes ──► these members
+//!                            ── LogWrites, without bytes ──► one of them, for members that sleep
 //! ```
 //! After any failure before the last step nothing was written, and the bytes go by way of the proxy. The last step is
 //! an operation on a shared file like any other: it is carried out once, or its fate is not known.
@@ -22,6 +23,9 @@ use crate::shared_file::proxied::Outcome;
 use crate::shared_file::sharing::Sharing;
 use crate::write::members;
 use crate::write::outgoing::checksum_runs;
+
+/// A member that is awake for less than this is given no bytes, in milliseconds. The proxy keeps to more.
+const LEAST_AWAKE_MS: u64 = 200;
 
 /// Outcome of a direct write.
 pub(crate) enum Directly {
@@ -86,7 +90,7 @@ impl Shared {
         }
     }
 
-    /// Puts every part with every member of its metablock. Fails if a member has not got its part.
+    /// Puts every part with every member that the proxy has named. Fails if a member has not got its part.
     async fn put_all(
         self: &Arc<Self>,
         ticket: pb::Ticket,
@@ -107,7 +111,7 @@ impl Shared {
         let mut hops = Vec::with_capacity(part.members.len());
         for member in &part.members {
             self.nodes.check_answers(member.node)?;
-            if !self.awake_for(member.node_id()).is_always() || self.is_out_of_step(member.node) {
+            if !self.awake_for(member.node_id()).serves_for(LEAST_AWAKE_MS) || self.is_out_of_step(member.node) {
                 return Err(err!(Unavailable, "n{} may sleep soon", member.node));
             }
             hops.push(self.nodes.hop(member)?);

@@ -18,6 +18,7 @@ use ebb_types::{BootId, Epoch, Error, MetablockId, Version};
 use ebb_wire::pb;
 
 use crate::read::gather::Gather;
+use crate::session::masters::is_transient;
 use crate::write::outgoing::{Content, Outgoing};
 
 mod answers;
@@ -148,6 +149,8 @@ pub(crate) struct Channel {
     pub gave_up: Option<Error>,
     /// Start of the present trouble.
     pub trouble_since: Option<Moment>,
+    /// Until then, all writes were logged in spite of the trouble.
+    pub logged_until: Option<Moment>,
     epoch: Epoch,
     pending: VecDeque<Arc<Outgoing>>,
     /// Highest version that was sent.
@@ -198,6 +201,7 @@ impl Channel {
             settled_length: record.length,
             gave_up: None,
             trouble_since: None,
+            logged_until: None,
             epoch,
             pending: VecDeque::new(),
             sent: at,
@@ -272,10 +276,11 @@ impl Channel {
         self.pending.iter().filter(|write| write.version > after && write.version <= upto).cloned().collect()
     }
 
-    /// Whether some unsettled write to `start..end` of the metablock has its bytes on the members only.
-    pub fn is_elsewhere(&self, start: u64, end: u64) -> bool {
+    /// The unsettled writes to `start..end` of the metablock whose bytes only members have.
+    pub fn elsewhere(&self, start: u64, end: u64) -> Vec<Arc<Outgoing>> {
         let overlaps = |write: &Outgoing| write.offset < end && start < write.offset + write.length;
-        self.pending.iter().any(|write| write.staged.is_some() && overlaps(write))
+        let is_one = |write: &&Arc<Outgoing>| write.elsewhere().is_some() && overlaps(write);
+        self.pending.iter().filter(is_one).cloned().collect()
     }
 
     /// Whether no member is known to have this version.
@@ -289,6 +294,21 @@ impl Channel {
             let lacks = self.pending.iter().rev().take_while(|write| write.version > peer.synced);
             (peer.member.node, lacks.map(|write| write.weight() as u64).sum())
         })
+    }
+
+    /// How many members have what has settled, as far as is known. A member that only failed to answer has it as well if
+    /// its node is off by a plan.
+    pub fn holders(&self, is_off: impl Fn(u64) -> bool) -> usize {
+        let has_it = |peer: &&Peer| match &peer.failed {
+            None => true,
+            Some(error) => is_transient(error.kind()) && is_off(peer.member.node),
+        };
+        self.peers.iter().filter(has_it).count()
+    }
+
+    /// Whether all writes are logged that some member has not synced.
+    pub fn is_logged(&self) -> bool {
+        self.logged.max(self.settled) == self.last
     }
 
     /// Whether a member has failed or is being replaced, or the set has fewer members than a write needs.

@@ -286,7 +286,7 @@ impl Target {
                 if write.version <= handed {
                     self.shared.metrics.resent_writes.add(1);
                 }
-                under_way.push_back(self.send_lacked(member, write, sync).await);
+                under_way.push_back(self.send_lacked(member, write, sync, handed).await);
             }
             let Some(first) = under_way.pop_front() else { break };
             (about, lost) = (first.about, first.lost);
@@ -319,9 +319,12 @@ impl Target {
         self.shared.wakes_in(member.node) == Some(Duration::ZERO) || self.shared.is_out_of_step(member.node)
     }
 
-    async fn send_lacked(&self, member: pb::Member, write: Arc<Outgoing>, sync: bool) -> UnderWay {
+    async fn send_lacked(&self, member: pb::Member, write: Arc<Outgoing>, sync: bool, handed: Version) -> UnderWay {
+        // A keeper that is sent the write again may have lost the bytes.
+        let keeps = write.version > handed && write.elsewhere().is_some_and(|put| put.keepers.contains(&member.node));
         // If the bytes cannot be fetched, this member may still have them.
-        let lost = self.fetch_back(&write).await.err().filter(|error| error.kind() == ErrorKind::NoReplica);
+        let fetched = if keeps { Ok(()) } else { self.fetch_back(&write).await };
+        let lost = fetched.err().filter(|error| error.kind() == ErrorKind::NoReplica);
         let (about, own) = (write.version, self.clone());
         let sent = async move { own.send_one(&member, &write, sync).await };
         let answer = Owned::new(self.shared.runtime.spawn("send a member what it lacks", sent));

@@ -9,26 +9,21 @@ use crate::lease::hold::Lease;
 use crate::shared::Shared;
 use crate::write::drive::drive;
 
+/// Versions that metablocks of a file have to reach.
+pub(crate) struct Versions {
+    /// Epoch of the write lease.
+    pub epoch: Epoch,
+    /// (index, serial of its channel, version).
+    pub channels: Vec<(u64, u64, Version)>,
+}
+
 /// The goal of a flush.
 pub(crate) struct Goal {
-    epoch: Epoch,
+    /// The versions that have to be synced.
+    pub versions: Versions,
     size_generation: u64,
     size: u64,
     mtime: WallTime,
-    /// (index, serial of its channel, version).
-    channels: Vec<(u64, u64, Version)>,
-}
-
-impl Goal {
-    /// The epoch of the write lease.
-    pub const fn epoch(&self) -> Epoch {
-        self.epoch
-    }
-
-    /// The versions that have to be synced: (index, serial of its channel, version).
-    pub fn channels(&self) -> &[(u64, u64, Version)] {
-        &self.channels
-    }
 }
 
 impl Shared {
@@ -43,7 +38,7 @@ impl Shared {
 
     /// Returns when the goal of a flush is reached.
     pub async fn flushed(self: &Arc<Self>, inode: &Arc<Inode>, goal: &Goal) -> Result<()> {
-        for (index, _, _) in &goal.channels {
+        for (index, _, _) in &goal.versions.channels {
             drive(self, inode, *index);
         }
         let _entry = self.enter_wait("members to sync writes");
@@ -96,25 +91,25 @@ pub(crate) fn stage_and_ask(inode: &Inode) -> Option<Goal> {
         }
     }
     Some(Goal {
-        epoch: core.hold.epoch(),
+        versions: Versions { epoch: core.hold.epoch(), channels },
         size_generation: core.attr.as_ref().map_or(0, |attr| attr.size_generation),
         size: core.size,
         mtime: core.mtime,
-        channels,
     })
 }
 
 /// Whether the goal is reached. If so, records the size and time that a commit may report.
 fn check(inode: &Inode, goal: &Goal) -> Result<bool> {
     let mut core = inode.core.lock();
-    if !core.hold.is_write_of(goal.epoch) {
+    let Versions { epoch, channels } = &goal.versions;
+    if !core.hold.is_write_of(*epoch) {
         // Everything is synced before a lease goes back. A waiting flush may wake only after that.
-        if core.hold.was_given_back(goal.epoch) {
+        if core.hold.was_given_back(*epoch) {
             return Ok(true);
         }
         return Err(err!(Io, "{}: the write lease was lost before everything was synced", inode.id));
     }
-    for (index, serial, version) in &goal.channels {
+    for (index, serial, version) in channels {
         // A channel that is gone was cut off by a truncate.
         let Some(channel) = core.channels.get(index).filter(|channel| channel.serial == *serial) else { continue };
         if channel.settled >= *version {

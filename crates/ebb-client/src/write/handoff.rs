@@ -15,7 +15,7 @@ use ebb_types::{Result, Version, bail};
 use crate::inode::{Core, Inode};
 use crate::shared::Shared;
 use crate::write::channel::Channel;
-use crate::write::flush::{Goal, stage_and_ask};
+use crate::write::flush::{Versions, stage_and_ask};
 
 mod lack;
 mod logs;
@@ -39,11 +39,13 @@ impl Shared {
         tokio::select! {
             biased;
             reached = self.flushed(inode, &goal) => reached,
-            () = self.log_until_done(inode, &goal) => Ok(()),
+            () = self.log_until_done(inode, &goal.versions) => Ok(()),
         }
     }
 
-    async fn log_until_done(self: &Arc<Self>, inode: &Arc<Inode>, goal: &Goal) {
+    /// Returns when the writes up to the goal that members lack are in as many logs as the dataset wants. Never, if no
+    /// member sleeps for long.
+    pub async fn log_until_done(self: &Arc<Self>, inode: &Arc<Inode>, goal: &Versions) {
         let mut tried = Tried::default();
         let mut pause = PAUSE;
         // Members that are awake sync soon by themselves, and then nothing is fetched or logged in vain.
@@ -64,13 +66,22 @@ impl Shared {
     }
 
     /// One attempt. False: no member sleeps for long.
-    async fn log(self: &Arc<Self>, inode: &Arc<Inode>, goal: &Goal, tried: &mut Tried) -> Result<bool> {
-        self.fetch_back_goal(inode, goal).await;
-        let Some(lack) = self.lack(inode, goal)? else { return Ok(false) };
+    async fn log(self: &Arc<Self>, inode: &Arc<Inode>, goal: &Versions, tried: &mut Tried) -> Result<bool> {
+        let Some(mut lack) = self.lack(inode, goal)? else { return Ok(false) };
+        if let Some(keepers) = &lack.keepers
+            && !self.can_log_by_name(inode.id, keepers, lack.copies, tried)
+        {
+            self.fetch_back_goal(inode, goal).await;
+            let Some(fetched) = self.lack(inode, goal)? else { return Ok(false) };
+            lack = fetched;
+            if lack.keepers.is_some() {
+                bail!(Unavailable, "the bytes of a direct write to {} are not to be had now", inode.id);
+            }
+        }
         let is_sent = !lack.calls.is_empty();
-        let Lack { calls, marks, copies } = lack;
+        let Lack { calls, marks, copies, keepers } = lack;
         if is_sent {
-            self.log_on_nodes(calls, copies, tried).await?;
+            self.log_on_nodes(calls, copies, keepers.as_ref(), tried).await?;
         }
         // Ordering: the writes are logged, and then the lease is checked. If it is still held, no recovery had begun
         // when the writes were logged. A later recovery finds them.
@@ -78,7 +89,7 @@ impl Shared {
             bail!(SessionExpired, "leases may not be believed now");
         }
         let mut core = inode.core.lock();
-        if !core.hold.is_write_of(goal.epoch()) {
+        if !core.hold.is_write_of(goal.epoch) {
             bail!(StaleEpoch, "the write lease was lost");
         }
         for (index, serial, logged, cut) in marks {
@@ -91,7 +102,7 @@ impl Shared {
     }
 
     /// Whether a member that lacks writes of the goal sleeps for long.
-    fn has_sleepers(&self, inode: &Inode, goal: &Goal) -> bool {
+    fn has_sleepers(&self, inode: &Inode, goal: &Versions) -> bool {
         let core = inode.core.lock();
         late_channels(&core, goal).any(|(_, channel)| self.sleeps_long(channel))
     }
@@ -103,8 +114,11 @@ impl Shared {
 }
 
 /// The goal's channels whose members have not all synced up to it.
-fn late_channels<'a>(core: &'a Core, goal: &'a Goal) -> impl Iterator<Item = (&'a (u64, u64, Version), &'a Channel)> {
-    goal.channels().iter().filter_map(|wanted| {
+fn late_channels<'a>(
+    core: &'a Core,
+    goal: &'a Versions,
+) -> impl Iterator<Item = (&'a (u64, u64, Version), &'a Channel)> {
+    goal.channels.iter().filter_map(|wanted| {
         let (index, serial, version) = wanted;
         let channel = core.channels.get(index)?;
         (channel.serial == *serial && channel.settled < *version).then_some((wanted, channel))

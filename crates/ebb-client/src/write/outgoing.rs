@@ -26,8 +26,8 @@ pub(crate) struct Outgoing {
     pub length: u64,
     /// The bytes of a data write, one buffer after the other.
     pub data: Vec<Bytes>,
-    /// Name of a direct write's bytes, which lie with the members and not here.
-    pub staged: Option<pb::Ticket>,
+    /// The bytes of a direct write, which lie with members and not here.
+    pub staged: Option<Put>,
     /// A direct write's bytes, fetched back because a member has lost them.
     pub fetched: OnceLock<Bytes>,
     /// Length of the metablock after it.
@@ -54,9 +54,9 @@ impl Outgoing {
         self.fetched.get().map_or(&self.data, std::slice::from_ref)
     }
 
-    /// The name of its bytes, if they are not here.
-    pub fn elsewhere(&self) -> Option<pb::Ticket> {
-        self.staged.filter(|_| self.fetched.get().is_none())
+    /// Where its bytes are, if they are not here.
+    pub fn elsewhere(&self) -> Option<&Put> {
+        self.staged.as_ref().filter(|_| self.fetched.get().is_none())
     }
 
     /// Number of bytes that it keeps in memory, and that the budget counts.
@@ -77,7 +77,7 @@ impl Outgoing {
 
     /// The message about `metablock`, and the payload. The fields that name a member are left empty.
     pub fn to_message(&self, metablock: MetablockId) -> (pb::WriteReplica, Vec<Bytes>) {
-        let staged = self.elsewhere();
+        let staged = self.elsewhere().map(|put| put.ticket);
         // Ordering: looked at once. They may be fetched back meanwhile, and then message and payload would disagree.
         let payload = if staged.is_some() { Vec::new() } else { self.bytes().to_vec() };
         let message = pb::WriteReplica {
@@ -113,6 +113,15 @@ impl Outgoing {
     }
 }
 
+/// The bytes of a direct write: their writer has put them with members.
+#[derive(Clone, Debug)]
+pub(crate) struct Put {
+    /// Their name.
+    pub ticket: pb::Ticket,
+    /// Nodes of the members that were awake then, and got them.
+    pub keepers: Vec<u64>,
+}
+
 /// Content of a write, before it has a version.
 #[derive(Clone, Debug)]
 pub(crate) struct Content {
@@ -124,8 +133,8 @@ pub(crate) struct Content {
     pub length: u64,
     /// The bytes of a data write.
     pub data: Vec<Bytes>,
-    /// The name under which members have the bytes, for a direct write.
-    pub staged: Option<pb::Ticket>,
+    /// Where the bytes of a direct write are.
+    pub staged: Option<Put>,
 }
 
 impl Content {
@@ -136,8 +145,8 @@ impl Content {
     }
 
     /// A data write whose bytes members have.
-    pub fn put(offset: u64, length: u64, ticket: pb::Ticket) -> Self {
-        Self { kind: pb::WriteKind::WriteData, offset, length, data: Vec::new(), staged: Some(ticket) }
+    pub fn put(offset: u64, length: u64, put: Put) -> Self {
+        Self { kind: pb::WriteKind::WriteData, offset, length, data: Vec::new(), staged: Some(put) }
     }
 
     /// A write without bytes.

@@ -453,9 +453,16 @@ async fn fetch_record(target: &Target, scene: &Scene) -> Result<pb::Metablock> {
 /// After the deadline: sets the sticky error, and goes on with the good members. True: the set was shrunk.
 async fn give_up_if_late(target: &Target, error: Error) -> bool {
     let shared = &target.shared;
-    let since = target.with(|channel| channel.trouble_since).flatten();
-    let Some(since) = since else { return false };
-    if shared.runtime.now().since(since) < shared.session.deadline() {
+    let now = shared.runtime.now();
+    let since = target.with(|channel| {
+        // What is logged is as safe as in a set without trouble, and no caller waits.
+        if channel.is_logged() {
+            channel.logged_until = Some(now);
+        }
+        channel.trouble_since.max(channel.logged_until)
+    });
+    let Some(since) = since.flatten() else { return false };
+    if now.since(since) < shared.session.deadline() {
         return false;
     }
     let first = target.with(|channel| channel.gave_up.is_none()).unwrap_or(false);

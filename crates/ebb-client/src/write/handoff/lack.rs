@@ -1,6 +1,6 @@
 //! The writes that members lack, as calls to logs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use ebb_types::{LOG_COPIES_MIN, MetablockId, Result, Version, bail};
@@ -10,7 +10,7 @@ use super::late_channels;
 use crate::inode::Inode;
 use crate::shared::Shared;
 use crate::write::channel::Channel;
-use crate::write::flush::Goal;
+use crate::write::flush::Versions;
 
 /// Most bytes that are logged for one flush. With more it waits for the members.
 const BYTES_MAX: usize = 8 << 20;
@@ -23,6 +23,9 @@ pub(super) struct Lack {
     pub marks: Vec<(u64, u64, Version, Version)>,
     /// Logs that the writes are to be in.
     pub copies: usize,
+    /// Nodes that keep the bytes of all direct writes among them: these are named, and not sent. `None`: all bytes are
+    /// here.
+    pub keepers: Option<BTreeSet<u64>>,
 }
 
 /// A call to a log. Each is short, so that a log syncs one while the next one comes.
@@ -36,29 +39,37 @@ pub(super) struct LogCall {
 
 impl Shared {
     /// The writes of the goal's channels that are neither synced by all members nor logged. `None` if no member sleeps.
-    pub(super) fn lack(&self, inode: &Inode, goal: &Goal) -> Result<Option<Lack>> {
+    pub(super) fn lack(&self, inode: &Inode, goal: &Versions) -> Result<Option<Lack>> {
         let core = inode.core.lock();
         let late: Vec<_> = late_channels(&core, goal).collect();
         if !late.iter().any(|(_, channel)| self.sleeps_long(channel)) {
             return Ok(None);
         }
-        if let Some((_, channel)) = late.iter().find(|(_, channel)| channel.is_ailing()) {
-            bail!(Unavailable, "a member of {} is being replaced", channel.id);
+        if let Some((_, channel)) = late.iter().find(|(_, channel)| !self.holds_settled(channel)) {
+            bail!(Unavailable, "too few members of {} have what its logged writes follow", channel.id);
         }
-        let message = pb::LogWrites { inode: inode.id.raw(), epoch: goal.epoch().raw(), ..pb::LogWrites::default() };
+        let message = pb::LogWrites { inode: inode.id.raw(), epoch: goal.epoch.raw(), ..pb::LogWrites::default() };
         let mut calls = Calls::new(message, self.options.sizes.log_call_max);
         let mut marks = Vec::new();
         for ((index, serial, version), channel) in late {
-            calls.add_channel(channel, *version)?;
+            calls.add_channel(channel, *version);
             let cut = calls.add_cut(channel);
             marks.push((*index, *serial, *version, cut));
         }
-        let bytes = calls.bytes();
+        let bytes = calls.load;
         if bytes > BYTES_MAX {
             bail!(Overloaded, "{bytes} bytes wait for nodes that sleep, and at most {BYTES_MAX} can be logged");
         }
         let copies = core.attr.as_ref().map_or(LOG_COPIES_MIN, |attr| attr.storage.log_copies) as usize;
-        Ok(Some(Lack { calls: calls.into_calls(), marks, copies }))
+        let keepers = calls.keepers.take();
+        Ok(Some(Lack { calls: calls.into_calls(), marks, copies, keepers }))
+    }
+
+    /// Whether as many members as a write needs have what all had synced, as far as is known: those that are well, and
+    /// those that failed because a plan switched their nodes off. What is logged follows it.
+    fn holds_settled(&self, channel: &Channel) -> bool {
+        let is_off = |node: u64| self.wakes_in(node).is_none() && !self.nodes.is_dead(node);
+        channel.holders(is_off) >= channel.min()
     }
 }
 
@@ -69,24 +80,32 @@ struct Calls {
     bytes_max: usize,
     calls: Vec<LogCall>,
     cuts: Vec<pb::LogCut>,
+    /// Bytes of all writes, and of those in the last call.
+    load: usize,
+    load_of_last: usize,
+    keepers: Option<BTreeSet<u64>>,
 }
 
 impl Calls {
     const fn new(head: pb::LogWrites, bytes_max: usize) -> Self {
-        Self { head, bytes_max, calls: Vec::new(), cuts: Vec::new() }
+        Self { head, bytes_max, calls: Vec::new(), cuts: Vec::new(), load: 0, load_of_last: 0, keepers: None }
     }
 
     /// Adds the writes up to `upto` that are neither logged nor synced by all members.
-    fn add_channel(&mut self, channel: &Channel, upto: Version) -> Result<()> {
+    fn add_channel(&mut self, channel: &Channel, upto: Version) {
         let lacks = channel.peers.iter().filter(|peer| peer.synced < upto);
         let nodes: Vec<u64> = lacks.map(|peer| peer.member.node).collect();
         let base = channel.logged.max(channel.settled);
         for write in channel.pending(base, upto) {
-            if write.elsewhere().is_some() {
-                bail!(Unavailable, "the bytes of a direct write to {} are being fetched back", channel.id);
-            }
             let (logged, bytes) = write.to_message(channel.id);
-            let call = self.call_for(&bytes);
+            if logged.staged.is_some()
+                && let Some(put) = &write.staged
+            {
+                let known = self.keepers.take();
+                let is_common = |node: &u64| known.as_ref().is_none_or(|known| known.contains(node));
+                self.keepers = Some(put.keepers.iter().copied().filter(is_common).collect());
+            }
+            let call = self.call_for(write.load());
             call.payload.extend(bytes);
             call.message.writes.push(logged);
             if call.message.lacks.last().is_none_or(|lack| lack.metablock != channel.id.raw()) {
@@ -95,16 +114,16 @@ impl Calls {
                 call.message.bases.push(pb::LogCut { metablock, version: Some(base.into()) });
             }
         }
-        Ok(())
     }
 
-    /// The last call, if it has room for these bytes, or else another one.
-    fn call_for(&mut self, bytes: &[Bytes]) -> &mut LogCall {
-        let size = |bytes: &[Bytes]| bytes.iter().map(Bytes::len).sum::<usize>();
-        let has_room = |call: &LogCall| size(&call.payload) + size(bytes) <= self.bytes_max;
-        if !self.calls.last().is_some_and(has_room) {
+    /// The last call, if it has room for a write of so many bytes, or else another one.
+    fn call_for(&mut self, bytes: usize) -> &mut LogCall {
+        if self.calls.is_empty() || self.load_of_last + bytes > self.bytes_max {
             self.calls.push(LogCall { message: self.head.clone(), payload: Vec::new() });
+            self.load_of_last = 0;
         }
+        self.load += bytes;
+        self.load_of_last += bytes;
         self.calls.last_mut().expect("one was added")
     }
 
@@ -115,10 +134,6 @@ impl Calls {
             self.cuts.push(pb::LogCut { metablock: channel.id.raw(), version: Some(cut.into()) });
         }
         cut
-    }
-
-    fn bytes(&self) -> usize {
-        self.calls.iter().flat_map(|call| &call.payload).map(Bytes::len).sum()
     }
 
     fn into_calls(mut self) -> Vec<LogCall> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_types::deadlines::WRITE_DEADLINE;
-use ebb_types::{Error, ErrorKind, NodeId, Result, err};
+use ebb_types::{Error, ErrorKind, InodeId, NodeId, Result, err};
 use ebb_wire::{convert, pb};
 use tokio::sync::oneshot;
 
@@ -50,16 +50,18 @@ impl Shared {
         self: &Arc<Self>,
         calls: Vec<LogCall>,
         copies: usize,
+        keepers: Option<&BTreeSet<u64>>,
         tried: &mut Tried,
     ) -> Result<()> {
         let inode = calls.first().map_or(0, |call| call.message.inode);
-        let nodes = self.logs_for(inode, copies.saturating_sub(1), tried);
+        let nodes = self.logs_for(inode, copies.saturating_sub(1), keepers, tried);
         let Some((wait, first)) = nodes.first() else {
             tried.refused.clear();
             return Err(err!(Unavailable, "no node with a handoff log is awake, and none wakes"));
         };
         let (logs, writes) = (nodes.len() as u64 + 1, calls.iter().map(|call| call.message.writes.len() as u64).sum());
-        let passes_on = !tried.is_full && !tried.is_direct && wait.is_zero() && !self.nodes.is_late(first.id);
+        let passes_on = self.passes_on(*wait, first, tried);
+        assert!(passes_on || keepers.is_none(), "the always-on node has not got the bytes that a call names");
         if tried.is_full {
             for call in &calls {
                 let answer = self.log_always_on(call.clone()).await;
@@ -106,6 +108,28 @@ impl Shared {
         }
     }
 
+    /// Whether the first of the nodes is to pass the writes on to the always-on node.
+    fn passes_on(&self, wait: Duration, first: &pb::Node, tried: &Tried) -> bool {
+        !tried.is_full && !tried.is_direct && wait.is_zero() && !self.nodes.is_late(first.id)
+    }
+
+    /// Whether as many nodes as have to log the writes of a file are awake and keep the bytes that the calls name, and
+    /// one of them passes these on.
+    pub(super) fn can_log_by_name(
+        &self,
+        inode: InodeId,
+        keepers: &BTreeSet<u64>,
+        copies: usize,
+        tried: &Tried,
+    ) -> bool {
+        let wanted = copies.saturating_sub(1);
+        let nodes = self.logs_for(inode.raw(), wanted, Some(keepers), tried);
+        let are_awake = nodes.iter().all(|(wait, _)| wait.is_zero());
+        nodes.len() == wanted
+            && are_awake
+            && nodes.first().is_some_and(|(wait, first)| self.passes_on(*wait, first, tried))
+    }
+
     /// Does work here up to its first waiting point, and the rest as a task.
     fn start<T: Send + 'static>(
         &self,
@@ -121,13 +145,20 @@ impl Shared {
     }
 
     /// So many nodes, first those that are awake, and of these the ones that did not wake lately. Files are spread over
-    /// them. Where there are fewer, each has a log.
-    fn logs_for(&self, inode: u64, count: usize, tried: &Tried) -> Vec<(Duration, pb::Node)> {
+    /// them. Where there are fewer, each has a log. `among`: only these.
+    fn logs_for(
+        &self,
+        inode: u64,
+        count: usize,
+        among: Option<&BTreeSet<u64>>,
+        tried: &Tried,
+    ) -> Vec<(Duration, pb::Node)> {
         let mut nodes: Vec<(Duration, pb::Node)> = self
             .nodes
             .all()
             .into_iter()
             .filter(|node| !tried.refused.contains(&node.id) && !self.nodes.is_lost(node.id))
+            .filter(|node| among.is_none_or(|among| among.contains(&node.id)))
             // A node that is about to sleep refuses.
             .filter(|node| {
                 let awake = self.awake_for(NodeId::new(node.id));
@@ -142,7 +173,7 @@ impl Shared {
     }
 
     async fn log_always_on(&self, call: LogCall) -> Result<()> {
-        self.session.masters.call_with(&call.message, call.payload, WRITE_DEADLINE).await
+        self.session.masters.call_with(&call.message, call.payload, WRITE_DEADLINE).await.map(drop)
     }
 
     async fn log_on(self: &Arc<Self>, node: &pb::Node, call: LogCall, pass_on: bool) -> Logged {
@@ -173,13 +204,7 @@ impl Shared {
     ) -> Result<pb::LogWritesReply> {
         let member = pb::Member { node: node.id, ..pb::Member::default() };
         let hop = Hop::new(member, node);
-        self.awake(node.id).await?;
-        // Another node is asked in place of one that sleeps. Cancel-safety: as if the deadline had passed.
-        tokio::select! {
-            biased;
-            answer = members::ask(self, &hop, message, payload, WRITE_DEADLINE) => answer.map(|answer| answer.message),
-            asleep = self.fallen_asleep(node.id) => Err(asleep),
-        }
+        members::ask_awake(self, &hop, message, payload, WRITE_DEADLINE).await.map(|answer| answer.message)
     }
 }
 
