@@ -3,6 +3,7 @@
 
 mod copies;
 mod master;
+mod named;
 mod pipeline;
 mod reads;
 mod registration;

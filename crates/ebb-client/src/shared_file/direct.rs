@@ -181,10 +181,14 @@ impl Shared {
     }
 }
 
-/// The direct writes among `settled`, whose bytes need not be kept any more: every member has synced them.
-pub(crate) fn over(channel: &Channel, settled: &[Arc<Outgoing>]) -> Dropped {
+/// The direct writes whose bytes need not be kept any more: every member has synced those that are `settled`. Others are
+/// logged, and with every keeper.
+pub(crate) fn over(channel: &mut Channel, settled: &[Arc<Outgoing>]) -> Dropped {
     let mut dropped = Dropped::new();
-    for put in settled.iter().filter_map(|write| write.staged.as_ref()) {
+    // Those that were released before are dropped already.
+    let mut over: Vec<_> = settled.iter().filter(|write| channel.is_kept(write)).cloned().collect();
+    over.extend(channel.take_released());
+    for put in over.iter().filter_map(|write| write.staged.as_ref()) {
         let name = pb::StagedName { ticket: Some(put.ticket), metablock: channel.id.raw() };
         put.keepers.iter().for_each(|node| dropped.entry(*node).or_default().push(name));
     }

@@ -22,6 +22,7 @@ use crate::session::masters::is_transient;
 use crate::write::outgoing::{Content, Outgoing};
 
 mod answers;
+mod puts;
 mod sets;
 
 pub(crate) use sets::{Asked, Copies, Repaired, WentOn};
@@ -137,6 +138,8 @@ pub(crate) struct Channel {
     pub settled: Version,
     /// Highest version that other nodes have logged, in place of members that sleep.
     pub logged: Version,
+    /// Up to this version, no node has to keep the bytes of direct writes any more.
+    released: Version,
     /// Highest version that those nodes were asked to drop from their logs.
     pub cut: Version,
     /// Version that the master has recorded.
@@ -195,6 +198,7 @@ impl Channel {
             last: at,
             settled: at,
             logged: at,
+            released: at,
             cut: at,
             committed: record.min_version(),
             length: record.length,
@@ -274,13 +278,6 @@ impl Channel {
     /// Writes after `after`, up to `upto`, that some member has not synced.
     pub fn pending(&self, after: Version, upto: Version) -> Vec<Arc<Outgoing>> {
         self.pending.iter().filter(|write| write.version > after && write.version <= upto).cloned().collect()
-    }
-
-    /// The unsettled writes to `start..end` of the metablock whose bytes only members have.
-    pub fn elsewhere(&self, start: u64, end: u64) -> Vec<Arc<Outgoing>> {
-        let overlaps = |write: &Outgoing| write.offset < end && start < write.offset + write.length;
-        let is_one = |write: &&Arc<Outgoing>| write.elsewhere().is_some() && overlaps(write);
-        self.pending.iter().filter(is_one).cloned().collect()
     }
 
     /// Whether no member is known to have this version.

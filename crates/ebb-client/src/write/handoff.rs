@@ -14,6 +14,7 @@ use ebb_types::{Result, Version, bail};
 
 use crate::inode::{Core, Inode};
 use crate::shared::Shared;
+use crate::shared_file::direct;
 use crate::write::channel::Channel;
 use crate::write::flush::{Versions, stage_and_ask};
 
@@ -89,6 +90,7 @@ impl Shared {
             bail!(SessionExpired, "leases may not be believed now");
         }
         let mut core = inode.core.lock();
+        let mut dropped = Vec::new();
         if !core.hold.is_write_of(goal.epoch) {
             bail!(StaleEpoch, "the write lease was lost");
         }
@@ -96,8 +98,11 @@ impl Shared {
             if let Some(channel) = core.channels.get_mut(&index).filter(|channel| channel.serial == serial) {
                 channel.logged = channel.logged.max(logged);
                 channel.cut = if is_sent { channel.cut.max(cut) } else { channel.cut };
+                dropped.push(direct::over(channel, &[]));
             }
         }
+        drop(core);
+        dropped.into_iter().for_each(|dropped| direct::drop_put(self, dropped));
         Ok(true)
     }
 

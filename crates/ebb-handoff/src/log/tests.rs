@@ -51,6 +51,17 @@ fn world<F: Future<Output = ()>>(test: impl FnOnce(Process) -> F) {
     });
 }
 
+#[test]
+fn a_write_that_only_names_its_bytes_is_refused() {
+    world(|process| async move {
+        let log = open(&process).await;
+        let (mut message, payload) = writes(2, 1..=1, 100);
+        message.writes[0].staged = Some(pb::Ticket { session: 1, request: 1 });
+        assert_eq!(log.append(message, payload).await.unwrap_err().kind(), ErrorKind::Protocol);
+        assert_eq!(seqs(&log), [] as [u64; 0]);
+    });
+}
+
 /// Of two calls that overtake each other, the later one waits for the earlier one. A write whose predecessor never
 /// comes is refused, and leaves nothing behind.
 #[test]
