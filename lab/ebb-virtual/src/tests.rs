@@ -20,6 +20,7 @@ mod relay;
 mod replicas;
 mod rest;
 mod returns;
+mod shared_asleep;
 mod sharing;
 mod single;
 mod standins;
