@@ -210,13 +210,7 @@ pub(crate) async fn ask<C: Call>(
     deadline: Duration,
 ) -> Result<Response<C::Reply>> {
     shared.awake(hop.member.node).await?;
-    // Cancel-safety: as if the deadline had passed.
-    tokio::select! {
-        biased;
-        // The answer is small. Reads, which get large answers, go another way.
-        answer = watched(shared, hop, message, payload, 0, deadline) => answer,
-        off = shared.switched_off(hop.member.node) => Err(off),
-    }
+    unless(shared.switched_off(hop.member.node), watched(shared, hop, message, payload, 0, deadline)).await
 }
 
 /// The same, but it ends as soon as the node falls asleep: another node can do what it is asked for.
@@ -228,11 +222,16 @@ pub(crate) async fn ask_awake<C: Call>(
     deadline: Duration,
 ) -> Result<Response<C::Reply>> {
     shared.awake(hop.member.node).await?;
+    unless(shared.fallen_asleep(hop.member.node), watched(shared, hop, message, payload, 0, deadline)).await
+}
+
+/// The answer, or the error that comes before it. Answers are small: reads, which get large ones, go another way.
+async fn unless<T>(ends: impl Future<Output = Error>, answer: impl Future<Output = Result<T>>) -> Result<T> {
     // Cancel-safety: as if the deadline had passed.
     tokio::select! {
         biased;
-        answer = watched(shared, hop, message, payload, 0, deadline) => answer,
-        asleep = shared.fallen_asleep(hop.member.node) => Err(asleep),
+        answer = answer => answer,
+        error = ends => Err(error),
     }
 }
 
