@@ -294,11 +294,11 @@ impl Channel {
     }
 
     /// How many members have what has settled, as far as is known. A member that only failed to answer has it as well if
-    /// its node is off by a plan.
-    pub fn holders(&self, is_off: impl Fn(u64) -> bool) -> usize {
+    /// its node is away by a plan.
+    pub fn holders(&self, is_away: impl Fn(u64) -> bool) -> usize {
         let has_it = |peer: &&Peer| match &peer.failed {
             None => true,
-            Some(error) => is_transient(error.kind()) && is_off(peer.member.node),
+            Some(error) => is_transient(error.kind()) && is_away(peer.member.node),
         };
         self.peers.iter().filter(has_it).count()
     }

@@ -155,6 +155,58 @@ fn writes_do_not_wait_for_nodes_that_an_announced_plan_wakes() {
     });
 }
 
+/// Goal: writes go on with fewer nodes on than a write needs, also while nodes are about to wake, and outlive their writer.
+/// Method: one node of seven is on, and a write needs two. The power returns. In another run the writer dies before that.
+#[test]
+fn writes_go_on_with_fewer_nodes_on_than_they_need() {
+    let run = |seed: u64, dies: bool| {
+        World::run(seed, WorldOptions::default(), |world| async move {
+            let interval = Duration::from_secs(20);
+            let cluster = PowerCluster::start(&world, 7, PolicyKind::Activation, interval).await.unwrap();
+            let (process, root) = (world.process("client"), Credentials::root());
+            let client = cluster.session_with(&process, Counters::default(), |_| {}).await.unwrap();
+            let (path, layout) = ("/d".to_owned(), "equal-work".to_owned());
+            let dataset = pb::Dataset { path, layout, replicas: 3, primaries: 1, ..Default::default() };
+            let made = client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
+            let directory = InodeId::new(made.dataset.unwrap().root_inode);
+            let new = NewFile::exclusive(directory, b"f", Access::ReadWrite);
+            let file = client.create(&root, new).await.unwrap().handle;
+            let write = async |byte: u8| {
+                let began = world.now();
+                client.write(file, 0, Bytes::from(vec![byte; 1 << 16])).await.unwrap();
+                client.fsync(file).await.unwrap();
+                world.now() - began
+            };
+            write(1).await;
+            cluster.set_fraction(0.2).await.unwrap();
+            world.sleep(Duration::from_secs(3)).await;
+            let (mut longest, mut last) = (Duration::ZERO, 1);
+            for byte in 2..100 {
+                if byte == 80 && !dies {
+                    cluster.set_fraction(1.0).await.unwrap();
+                }
+                assert!(byte > 80 || cluster.census().serving == 1, "{:?}", cluster.census());
+                longest = longest.max(write(byte).await);
+                last = byte;
+                world.sleep(Duration::from_millis(700)).await;
+            }
+            assert!(longest < Duration::from_secs(1), "a write took {longest:?}");
+            if dies {
+                process.kill();
+                cluster.set_fraction(1.0).await.unwrap();
+            }
+            world.sleep(interval * 2).await;
+            let reader = cluster.connect("reader").await.unwrap();
+            let inode = reader.resolve(&root, b"/d/f").await.unwrap().inode;
+            let file = reader.open(&root, inode, Access::Read).await.unwrap().0;
+            let read = reader.read(file, 0, 1 << 16).await.unwrap();
+            assert!(read.len() == 1 << 16 && read.iter().all(|one| *one == last), "{:?} is not {last}", read.first());
+        });
+    };
+    run(14, false);
+    run(15, true);
+}
+
 /// The longest of the writes of two writers, block by block, while the power has these shares one after the other, each
 /// for so many rounds.
 fn longest_write(seed: u64, shares: &[f64], rounds: u64) -> Duration {

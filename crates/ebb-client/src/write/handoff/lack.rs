@@ -1,6 +1,7 @@
 //! The writes that members lack, as calls to logs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_types::{LOG_COPIES_MIN, MetablockId, Result, Version, bail};
@@ -66,10 +67,10 @@ impl Shared {
     }
 
     /// Whether as many members as a write needs have what all had synced, as far as is known: those that are well, and
-    /// those that failed because a plan switched their nodes off. What is logged follows it.
+    /// those that failed because their nodes sleep or are off by a plan. What is logged follows it.
     fn holds_settled(&self, channel: &Channel) -> bool {
-        let is_off = |node: u64| self.wakes_in(node).is_none() && !self.nodes.is_dead(node);
-        channel.holders(is_off) >= channel.min()
+        let is_away = |node: u64| self.wakes_in(node) != Some(Duration::ZERO) && !self.nodes.is_dead(node);
+        channel.holders(is_away) >= channel.min()
     }
 }
 
