@@ -67,7 +67,11 @@ fn a_log_takes_what_was_put_by_its_name() {
         };
         assert_eq!(refused(named(9, 4, 0, 100), &[]).await, ErrorKind::Gap, "nothing was put under this name");
         assert_eq!(refused(named(1, 4, 0, 100), &[]).await, ErrorKind::Protocol, "other bytes were put");
-        assert_eq!(refused(named(1, 4, 0, 300_000), &[second.clone()]).await, ErrorKind::Protocol, "too many bytes");
+        assert_eq!(
+            refused(named(1, 4, 0, 300_000), std::slice::from_ref(&second)).await,
+            ErrorKind::Protocol,
+            "too many bytes"
+        );
 
         let read = pb::ReadLog { inode: 2, epoch: EPOCH + 1, ..pb::ReadLog::default() };
         let reply = client.connector.channel(&hop.address).call_with(&read, Vec::new(), LONG).await.unwrap();
