@@ -44,7 +44,7 @@ pub const ORDERED: &str = "no write comes before one that overlaps it and was th
 pub const WHOLE: &str = "a read shows all of a write or nothing of it";
 /// An answered write survives the proxy.
 pub const SURVIVES: &str = "what was answered is there after the proxy is lost, unless power fails too";
-/// A write that fsync acknowledged is with every member.
+/// A write that fsync acknowledged is with every member, or logged.
 pub const SYNCED: &str = "what fsync acknowledged every member has synced, or it is logged";
 /// A write that was read stays.
 pub const STAYS: &str = "what was read never goes away";
@@ -177,9 +177,12 @@ impl Model for Direct {
             Property::sometimes("a recovery finds a write in the log alone", |_: &Self, state: &State| {
                 state.was_replayed && state.answered != 0
             }),
-            Property::sometimes("a member that slept fills a place from the log", |_: &Self, state: &State| {
-                state.was_fetched && state.sleeps > 0 && state.crashes > 0 && state.epoch == 0 && state.settled > 0
-            }),
+            Property::sometimes(
+                "a member that slept fills a place after a crash of the other",
+                |_: &Self, state: &State| {
+                    state.was_fetched && state.sleeps > 0 && state.crashes > 0 && state.epoch == 0 && state.settled > 0
+                },
+            ),
             Property::sometimes("a recovery completes a write", |_: &Self, state: &State| state.was_completed),
             Property::sometimes(
                 "a member takes bytes that were put before it crashed elsewhere",

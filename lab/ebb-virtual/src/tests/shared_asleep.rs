@@ -63,8 +63,8 @@ async fn sharers(cluster: &PowerCluster) -> [Sharer; 2] {
     [sharer(one, made.handle, 0), sharer(other, file, PLACES)]
 }
 
-/// Goal: two clients that write one file while members sleep wait for none of these, also before the file is shared for
-/// good; most bytes go past the proxy; what was answered outlives the proxy. Method: the file's members blink, half of
+/// Goal: two clients that write one shared file while members sleep wait for none of these. Most bytes go past the proxy.
+/// What was answered outlives the proxy. Method: the file's members blink, half of
 /// them at a time. The master dies, with the only proxy in it. Another client reads everything at every phase of the
 /// interval, so that each member answers some of it.
 #[test]

@@ -117,6 +117,24 @@ fn nodes_that_are_cut_off_from_the_master_delay_nothing_for_long() {
     });
 }
 
+/// A new file on a chain of all nodes, with three copies.
+async fn file_on_chain(client: &Client, primaries: u32) -> Handle {
+    let root = Credentials::root();
+    let (path, layout) = ("/d".to_owned(), "equal-work".to_owned());
+    let dataset = pb::Dataset { path, layout, replicas: 3, primaries, ..Default::default() };
+    let made = client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
+    let directory = InodeId::new(made.dataset.unwrap().root_inode);
+    client.create(&root, NewFile::exclusive(directory, b"f", Access::ReadWrite)).await.unwrap().handle
+}
+
+/// Overwrites the file's beginning with a byte; how long that takes until it is synced.
+async fn overwrite(world: &World, client: &Client, file: Handle, byte: u8) -> Duration {
+    let began = world.now();
+    client.write(file, 0, Bytes::from(vec![byte; 1 << 16])).await.unwrap();
+    client.fsync(file).await.unwrap();
+    world.now() - began
+}
+
 /// Goal: a set that is only shorter than wanted takes writes while nodes that are to make it whole are asleep. Method: two
 /// nodes of seven are on, and sets have two of three members. Then there is power for all, and the plan for it begins with
 /// the next interval.
@@ -125,20 +143,9 @@ fn writes_do_not_wait_for_nodes_that_an_announced_plan_wakes() {
     World::run(13, WorldOptions::default(), |world| async move {
         let interval = Duration::from_secs(20);
         let cluster = PowerCluster::start(&world, 7, PolicyKind::Activation, interval).await.unwrap();
-        let (client, root) = (cluster.connect("client").await.unwrap(), Credentials::root());
-        let name = NewName { parent: InodeId::ROOT, name: b"d", mode: 0o755, umask: 0 };
-        let directory = client.make_dir(&root, name).await.unwrap().inode;
-        let (path, layout) = ("/d".to_owned(), "equal-work".to_owned());
-        let dataset = pb::Dataset { path, layout, replicas: 3, primaries: 2, ..Default::default() };
-        client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
-        let new = NewFile::exclusive(directory, b"f", Access::ReadWrite);
-        let file = client.create(&root, new).await.unwrap().handle;
-        let write = async |byte: u8| {
-            let began = world.now();
-            client.write(file, 0, Bytes::from(vec![byte; 1 << 16])).await.unwrap();
-            client.fsync(file).await.unwrap();
-            world.now() - began
-        };
+        let client = cluster.connect("client").await.unwrap();
+        let file = file_on_chain(&client, 2).await;
+        let write = async |byte: u8| overwrite(&world, &client, file, byte).await;
         write(1).await;
         cluster.set_fraction(0.33).await.unwrap();
         world.sleep(interval * 2).await;
@@ -165,18 +172,8 @@ fn writes_go_on_with_fewer_nodes_on_than_they_need() {
             let cluster = PowerCluster::start(&world, 7, PolicyKind::Activation, interval).await.unwrap();
             let (process, root) = (world.process("client"), Credentials::root());
             let client = cluster.session_with(&process, Counters::default(), |_| {}).await.unwrap();
-            let (path, layout) = ("/d".to_owned(), "equal-work".to_owned());
-            let dataset = pb::Dataset { path, layout, replicas: 3, primaries: 1, ..Default::default() };
-            let made = client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
-            let directory = InodeId::new(made.dataset.unwrap().root_inode);
-            let new = NewFile::exclusive(directory, b"f", Access::ReadWrite);
-            let file = client.create(&root, new).await.unwrap().handle;
-            let write = async |byte: u8| {
-                let began = world.now();
-                client.write(file, 0, Bytes::from(vec![byte; 1 << 16])).await.unwrap();
-                client.fsync(file).await.unwrap();
-                world.now() - began
-            };
+            let file = file_on_chain(&client, 1).await;
+            let write = async |byte: u8| overwrite(&world, &client, file, byte).await;
             write(1).await;
             cluster.set_fraction(0.2).await.unwrap();
             world.sleep(Duration::from_secs(3)).await;
