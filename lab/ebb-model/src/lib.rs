@@ -23,7 +23,7 @@
 //! - time. Clocks appear as one assumption: a *read* lease ends at its client before the master considers it ended. The
 //!   model assumes no such thing of a *write* lease. Only epochs protect it.
 //!
-//! **Other models.** Seven subjects have models of their own:
+//! **Other models.** Eight subjects have models of their own:
 //! - [`sharing`]: files that several clients write through the proxy. There a whole set of members is one object.
 //! - [`standins`]: members that sleep.
 //! - [`guests`]: copies away from home.
@@ -31,6 +31,7 @@
 //! - [`direct`]: writes to shared files that go to the members directly.
 //! - [`opens`]: files that have lost their names.
 //! - [`returns`]: members that come back.
+//! - [`raid`]: copies that are given up for check metablocks.
 //!
 //! Reading order: [`names`], [`message`], [`replica`], [`client`], [`master`], then [`actions`] (what may happen),
 //! [`properties`] (what must hold), [`mutant`], [`forget`] and [`symmetry`] (why the search ends).
@@ -52,6 +53,7 @@ pub mod mutant;
 pub mod names;
 pub mod opens;
 pub mod properties;
+pub mod raid;
 pub mod replica;
 pub mod returns;
 pub mod sharing;
