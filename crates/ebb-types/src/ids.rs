@@ -83,6 +83,11 @@ id!(
     "plan"
 );
 id!(
+    /// A RAID set. Comes from the counter of metablocks and is never reused.
+    RaidSetId,
+    "rs"
+);
+id!(
     /// Number of a request within its session; a repeated one is answered, not redone.
     RequestId,
     "r"
