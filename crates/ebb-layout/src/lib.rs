@@ -11,6 +11,8 @@
 //! - [`choose_shift`] moves copies back to where their chain wants them after a failure.
 //! - [`choose_lodged`] is [`choose`] for a cluster in which some nodes are off or have too much to write. It chooses
 //!   homes among all nodes, and guests among the nodes that are on and have less to write.
+//! - [`raid::choose_sets`] chooses which cold metablocks make RAID sets, which of their copies stay, and where their check
+//!   metablocks lie.
 //!
 //! The property tests in `tests.rs` check these rules for every layout of the registry. A plan never:
 //! - puts two copies on one node, or one on an unusable, full or excluded node;
@@ -23,7 +25,7 @@
 //! Reading order: [`view`], [`ask`], [`plan`], [`layouts`] (the registry), then `field` (the cluster as a layout sees
 //! it), `layouts/random.rs`, `layouts/striped.rs`, [`excess`], [`guests`], [`overload`]. For chains: [`targets`] (how
 //! much each node should hold, independent of single blocks), [`chain`] (what it holds), `layouts/chained.rs`,
-//! `layouts/balanced.rs`, [`restore`].
+//! `layouts/balanced.rs`, [`restore`]. For what is cold: [`raid`], which has an order of its own.
 //!
 //! Adding a layout: one file in `layouts/` with a function `place`, and one line in the registry in `layouts.rs`.
 #![forbid(unsafe_code)]
@@ -36,6 +38,7 @@ pub mod guests;
 pub mod layouts;
 pub mod overload;
 pub mod plan;
+pub mod raid;
 pub mod rendezvous;
 pub mod restore;
 mod rng;

@@ -67,6 +67,20 @@ pub enum Reason {
     FewestGuests,
     /// The copy's home has too much to write: the node that stays on and has least.
     LeastToWrite,
+    /// A slot stays with the first member of its record.
+    FirstStays,
+    /// A slot stays with its primary.
+    OwnPrimary,
+    /// The node has fewest slots of those that may have it.
+    FewestThin,
+    /// The hosts of the slot's other members have slots of the RAID set.
+    HostsTaken,
+    /// A slot is thin already, and stays where it is.
+    StaysThin,
+    /// The node has fewest check bytes of its share.
+    FewestChecks,
+    /// The node of the row's run that has fewest check bytes of its share.
+    RowRun,
 }
 
 impl fmt::Display for Reason {
@@ -91,6 +105,13 @@ impl fmt::Display for Reason {
             Self::Home => "where it belongs",
             Self::FewestGuests => "the active node with the fewest guests",
             Self::LeastToWrite => "its home has too much to write, and this node least",
+            Self::FirstStays => "the record's first member stays",
+            Self::OwnPrimary => "its primary",
+            Self::FewestThin => "the node with the fewest slots",
+            Self::HostsTaken => "the hosts of its other members have slots of the RAID set",
+            Self::StaysThin => "it is thin there already",
+            Self::FewestChecks => "the node with the fewest check bytes of its share",
+            Self::RowRun => "the node of the row's run with the fewest check bytes of its share",
         })
     }
 }
