@@ -6,10 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ebb_types::NodeId;
+
 use super::matching::{Matching, Offer};
 use super::rows::{RowNode, row_nodes};
 use super::rule::Frame;
-use super::work::{Work, row_room_bytes};
+use super::work::{FIRST_WORTH, Work, row_room_bytes};
 use crate::{Reason, VolumeView};
 
 /// One way in which a metablock can be a slot.
@@ -47,6 +49,8 @@ pub(super) struct Draft<'a> {
 const FRAMES: usize = 4;
 /// Hosts of the row that are tried for one RAID set of two copies.
 const ROW_HOSTS: usize = 8;
+/// More rows than this on a node are as bad.
+const ROWS_MAX: u64 = 1 << 24;
 /// A place on the circle nearer to a turn's outweighs any number of members.
 const PLACE_WORTH: i64 = 1 << 42;
 
@@ -63,8 +67,14 @@ impl<'a> Draft<'a> {
         }
         let mut matching = Matching::new(work.sites.racks_by_host().to_vec(), work.rule.rack_most());
         for nodes in of_rows {
-            let hosts: BTreeSet<usize> = nodes.iter().map(|node| node.host).collect();
-            if !matching.add(hosts.into_iter().map(|spot| Offer { spot, cost: 0 }).collect()) {
+            // A row counts as much against a node's share of rows as so many slots against its share of slots.
+            let mut costs: BTreeMap<usize, u64> = BTreeMap::new();
+            for node in nodes {
+                let cost = node.rows.min(ROWS_MAX) * u64::from(code.slots) / u64::from(code.rows);
+                costs.entry(node.host).and_modify(|least| *least = cost.min(*least)).or_insert(cost);
+            }
+            let offers = costs.into_iter().map(|(spot, cost)| Offer { spot, cost: cost.cast_signed() });
+            if !matching.add(offers.collect()) {
                 return None;
             }
         }
@@ -81,8 +91,8 @@ impl<'a> Draft<'a> {
         &self.slots[slot][self.matching.offer(self.rows + slot)]
     }
 
-    /// Adds a slot; false, and nothing is changed, if it does not fit.
-    fn add(&mut self, work: &Work<'a>, entry: &Entry<'a>) -> bool {
+    /// Adds a slot; false, and nothing is changed, if it does not fit, or costs as much as this.
+    fn add(&mut self, work: &Work<'a>, entry: &Entry<'a>, limit: i64) -> bool {
         if self.len() >= work.rule.spread.code.slots as usize {
             return false;
         }
@@ -98,7 +108,7 @@ impl<'a> Draft<'a> {
             }
             stays.push(stay);
         }
-        let is_added = self.matching.add(offers);
+        let is_added = self.matching.add_below(offers, limit);
         if is_added {
             self.slots.push(stays);
         }
@@ -118,9 +128,9 @@ impl<'a> Draft<'a> {
     }
 
     /// Adds several slots, or none of them.
-    fn add_all(&mut self, work: &Work<'a>, entries: &[Entry<'a>]) -> bool {
+    fn add_all(&mut self, work: &Work<'a>, entries: &[Entry<'a>], limit: i64) -> bool {
         let before = (entries.len() > 1).then(|| self.clone());
-        let are_added = entries.iter().all(|entry| self.add(work, entry));
+        let are_added = entries.iter().all(|entry| self.add(work, entry, limit));
         if !are_added && let Some(before) = before {
             *self = before;
         }
@@ -165,17 +175,26 @@ pub(super) fn draft<'a>(
     let longest = parties.iter().flatten().map(|entry| entry.len_bytes).max()?;
     let room = row_room_bytes(longest, code.slots);
     let mut best: Option<(Draft<'a>, Vec<usize>)> = None;
+    let limit = usual_cost(work, parties);
     for frame in frames(work, parties, is_loose, room) {
         let Some(mut draft) = Draft::new(work, frame, room) else { continue };
-        let mut came = Vec::new();
-        for (number, party) in parties.iter().enumerate() {
-            if draft.len() < code.slots as usize && draft.add_all(work, party) {
-                came.push(number);
-            } else if number == 0 {
-                break;
+        if !parties.first().is_some_and(|party| draft.add_all(work, party, i64::MAX)) {
+            continue;
+        }
+        let mut came = vec![0];
+        // First those that keep a member on a node with no more slots than usual. Shorter ones than these would make
+        // padding, and come in their turn.
+        let is_long = |entry: &Entry<'_>| entry.len_bytes >= longest - longest / 8;
+        for limit in [limit, i64::MAX] {
+            for (number, party) in parties.iter().enumerate().skip(1) {
+                let is_open = draft.len() < code.slots as usize && !came.contains(&number);
+                let is_first = limit == i64::MAX || party.iter().all(is_long);
+                if is_open && is_first && draft.add_all(work, party, limit) {
+                    came.push(number);
+                }
             }
         }
-        if came.is_empty() || best.as_ref().is_some_and(|(best, _)| best.len() >= draft.len()) {
+        if best.as_ref().is_some_and(|(best, _)| best.len() >= draft.len()) {
             continue;
         }
         let is_full = draft.len() >= code.slots as usize;
@@ -185,6 +204,15 @@ pub(super) fn draft<'a>(
         }
     }
     best
+}
+
+/// A slot that costs as much lies on nodes with more slots than the mean of those that have members of these parties.
+fn usual_cost(work: &Work<'_>, parties: &[Vec<Entry<'_>>]) -> i64 {
+    let volumes = parties.iter().flatten().flat_map(|entry| &entry.stays).flat_map(|stay| &stay.volumes);
+    let nodes: BTreeSet<NodeId> = volumes.map(|volume| volume.node).collect();
+    let thin: u64 = nodes.iter().map(|node| work.held.thin_on(*node)).sum();
+    let mean = (thin * u64::from(work.rule.spread.code.copies)).div_ceil(nodes.len().max(1) as u64);
+    i64::try_from(mean).unwrap_or(i64::MAX).saturating_add(FIRST_WORTH + 2)
 }
 
 /// The frames to try, the best first.

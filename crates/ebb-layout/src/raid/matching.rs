@@ -109,6 +109,12 @@ impl Matching {
     /// Adds an item; false, and nothing is changed, if it finds no spot.
     #[must_use]
     pub fn add(&mut self, offers: Vec<Offer>) -> bool {
+        self.add_below(offers, i64::MAX)
+    }
+
+    /// The same, if the sum of the costs grows by less than this.
+    #[must_use]
+    pub fn add_below(&mut self, offers: Vec<Offer>, limit: i64) -> bool {
         let item = self.offers.len();
         let mut taken_by = vec![None; self.group_of.len()];
         let mut used = vec![Vec::new(); self.groups];
@@ -120,7 +126,7 @@ impl Matching {
         let ways = self.find_ways(item, &taken_by, &used);
         let end = (0..self.groups).filter(|group| used[*group].len() < self.most);
         let end = end.filter_map(|group| Some((ways.cost(Stop::Group(group))?, group))).min();
-        let Some((_, group)) = end else {
+        let Some((_, group)) = end.filter(|(cost, _)| *cost < limit) else {
             self.offers.pop();
             return false;
         };

@@ -35,7 +35,7 @@ impl Held {
 /// Slots by which the node of a record's first member may be ahead of another's, and keeps its copy all the same. The
 /// first copy is where its writer wished it to be. But where first copies lie by lot or on few hosts, a read of all that
 /// is encoded would wait for the node that has most.
-const FIRST_WORTH: i64 = 2;
+pub(super) const FIRST_WORTH: i64 = 2;
 
 /// A batch in progress.
 #[derive(Clone, Debug)]

