@@ -40,6 +40,7 @@ impl Machine {
         self.check_sessions(&mut broken);
         self.check_datasets_count(&mut broken);
         self.check_extras(&mut broken);
+        self.check_raid_sets(&mut broken);
         broken
     }
 
@@ -165,19 +166,20 @@ impl Machine {
                 broken.push(rule.to_owned());
             }
         };
-        expect(self.replicas.count() == metablocks, "the index of metablocks has another number of them");
+        let beside = self.members_beside_maps();
+        expect(self.replicas.count() == metablocks + beside.0, "the index of metablocks has another number of them");
         let guests = files().flat_map(|file| file.map.iter()).flat_map(|block| block.members.iter());
         let guests = guests.filter(|member| member.is_guest()).count();
         expect(
             self.replicas.away_count() == guests,
             "the index of what is away from home has another number of members",
         );
-        expect(self.replicas.placed_count() == members, "the index by volume has another number of members");
+        expect(self.replicas.placed_count() == members + beside.1, "the index by volume has another number of members");
         expect(self.held.len() == files().filter(|file| file.holder.is_some()).count(), "the index of leases is off");
         expect(self.recovering.len() == files().filter(|file| file.recovering).count(), "the recoveries are off");
         expect(self.orphans.iter().all(|id| self.inodes.contains_key(id)), "an orphan is gone");
         for (id, member) in self.replicas.deleted() {
-            expect(self.replicas.owner(id).is_none(), "a deleted metablock is in use");
+            expect(self.replicas.owner_of(id).is_none(), "a deleted metablock is in use");
             expect(id < self.next.metablock && member.volume != 0, "a delete names what was never granted");
         }
     }

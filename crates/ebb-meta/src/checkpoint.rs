@@ -23,6 +23,9 @@ use crate::locks::Lock;
 use crate::machine::{Machine, NUMBER_MAX, NextIds};
 use crate::map::Metablock;
 use crate::ops::grant::check_members;
+use crate::raid::record::raid_record;
+use crate::raid::thaw::Heir;
+use crate::replicas::Owner;
 use crate::session::Session;
 
 mod inode;
@@ -127,6 +130,9 @@ impl Machine {
             Record::Extra(pb::ExtraRecord { inode: inode.raw(), metablock: id.raw(), members: members.to_vec() })
         });
         let lineage = self.lineage.to_record().map(Record::Lineage);
+        let raid_sets = self.raid.iter().map(|(id, set)| Record::RaidSet(raid_record(id, set)));
+        let taken = self.raid.taken();
+        let taken = (!taken.is_empty()).then(|| pb::TakenIds { ids: taken.iter().copied().collect() });
         inodes
             .chain(entries)
             .chain(sessions)
@@ -137,6 +143,8 @@ impl Machine {
             .chain(plans)
             .chain(extras)
             .chain(lineage)
+            .chain(raid_sets)
+            .chain(taken.map(Record::TakenIds))
     }
 
     fn inode_record(&self, id: InodeId, inode: &Inode) -> pb::InodeRecord {
@@ -158,6 +166,7 @@ impl Machine {
                 record.pending_trim = file.trim.as_deref().copied();
                 record.linkable = file.linkable;
                 record.emptied = file.emptied;
+                record.heirs = file.heirs.iter().map(Heir::to_pb).collect();
             }
             Body::Directory(directory) => {
                 record.parent = directory.parent.raw();
@@ -335,6 +344,8 @@ impl Loader {
                 self.machine.lineage = Lineage::from_record(&record)?;
                 Ok(())
             }
+            Record::RaidSet(record) => self.machine.load_raid_set(&record),
+            Record::TakenIds(record) => self.machine.load_taken(&record),
             Record::Deleted(deleted) => {
                 for member in &deleted.members {
                     self.machine.replicas.queue_delete(MetablockId::new(deleted.metablock), *member);
@@ -413,8 +424,18 @@ impl Loader {
         if let Some(file) = inode.file() {
             for block in file.map.iter() {
                 check_block(block, machine.next.metablock)?;
-                if !machine.replicas.add(id, block) {
+                if !machine.replicas.add(Owner::File(id), block.id, &block.members) {
                     bail!(Corrupt, "{} is recorded in two files, {id} is one", block.id);
+                }
+            }
+            for heir in &file.heirs {
+                let is_frozen = file.map.get(heir.of).is_some_and(|block| block.frozen.is_some());
+                if file.holder.is_none() || !is_frozen || heir.id >= machine.next.metablock {
+                    bail!(Corrupt, "{} is an heir of {} in {id}, which is not written", heir.id, heir.of);
+                }
+                check_members(&heir.members)?;
+                if !machine.replicas.add(Owner::Heir(id), heir.id, &heir.members) {
+                    bail!(Corrupt, "{} is recorded twice, as an heir in {id}", heir.id);
                 }
             }
             if let Some(session) = file.holder {
@@ -471,6 +492,7 @@ impl Loader {
         if self.machine.directory(InodeId::ROOT).is_err() {
             bail!(Corrupt, "the checkpoint has no root directory");
         }
+        self.machine.check_slots()?;
         let mut usage = std::collections::BTreeMap::<DatasetId, Usage>::new();
         for (id, inode) in &self.machine.inodes {
             let most = match inode.directory() {

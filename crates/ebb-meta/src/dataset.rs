@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use ebb_types::{DatasetId, Geometry, InodeId, LOG_COPIES_MIN, Prefetch, ReadRule, Result, bail};
+use ebb_types::{
+    DatasetId, Encode, Geometry, InodeId, LOG_COPIES_MIN, Prefetch, RAID_METABLOCK_SIZE_MAX, RaidCode, ReadRule,
+    Redundancy, Result, bail,
+};
 use ebb_wire::pb;
 use imbl::OrdMap;
 
@@ -258,8 +261,14 @@ impl Datasets {
             log_copies: asked.log_copies,
             share: asked.share,
             priority: asked.priority,
+            raid_copies: asked.raid_copies,
+            raid_slots: asked.raid_slots,
+            raid_rows: asked.raid_rows,
+            encode: asked.encode,
+            delay_ms: asked.delay_ms,
             ..Default::default()
         };
+        check_raid(&settings)?;
         check_chain(&settings)?;
         check_extra_share(settings.extra_share_percent)?;
         check_prefetch(settings.prefetch)?;
@@ -354,6 +363,32 @@ pub(crate) fn check_share(settings: &pb::Dataset) -> Result<()> {
     }
     if *priority > 0 && *share == 0 {
         bail!(Invalid, "dataset {path}: a priority orders the claims of datasets with a share: give --share, too");
+    }
+    Ok(())
+}
+
+/// Refuses a code that no RAID set has, metablocks too long for one, and a way to encode that this release does not know.
+pub(crate) fn check_raid(settings: &pb::Dataset) -> Result<()> {
+    let pb::Dataset { path, metablock_size, .. } = settings;
+    let raw = RaidCode { copies: settings.raid_copies, slots: settings.raid_slots, rows: settings.raid_rows };
+    if raw != Redundancy::Copies.to_raw() {
+        if let Err(sentence) = raw.check() {
+            bail!(Invalid, "dataset {path}: {sentence}");
+        }
+        if *metablock_size > RAID_METABLOCK_SIZE_MAX {
+            bail!(
+                Invalid,
+                "dataset {path}: metablocks of {metablock_size} bytes are too long for RAID sets: {RAID_METABLOCK_SIZE_MAX} \
+                 at most"
+            );
+        }
+    }
+    if Encode::from_raw(settings.encode).is_none() {
+        bail!(
+            Invalid,
+            "dataset {path}: a way to encode with number {}, which this release does not know",
+            settings.encode
+        );
     }
     Ok(())
 }

@@ -62,12 +62,12 @@ impl Machine {
         self.extras.iter()
     }
 
-    /// Whether the record names a replica of the metablock on this volume: a member's or an extra copy.
+    /// Whether the record names a replica of the metablock on this volume: a member's, one that leaves a RAID set and
+    /// may still be needed, or an extra copy.
     #[must_use]
     pub fn is_placed_on(&self, id: MetablockId, volume: VolumeId) -> bool {
         let is_there = |member: &pb::Member| member.volume_id() == volume;
-        let block = self.replicas.owner(id).and_then(|inode| self.inodes.get(&inode)?.file()?.map.get(id));
-        block.is_some_and(|block| block.members.iter().any(is_there)) || self.extras(id).iter().any(is_there)
+        self.replicas.is_placed(id, volume) || self.extras(id).iter().any(is_there)
     }
 
     /// Whether a recovery went on without this volume's replica of a metablock, and the set still lacks copies.
@@ -118,6 +118,13 @@ impl Machine {
             self.put_extras(call, id, block, &[]);
         }
         assert!(self.extras.of_file(id).is_empty(), "{id} is about to change and has extra copies");
+    }
+
+    /// Ends the extra copies of one metablock.
+    pub(crate) fn end_extras_of(&mut self, call: &mut Call<'_>, id: InodeId, block: MetablockId) {
+        if !self.extras.get(id, block).is_empty() {
+            self.put_extras(call, id, block, &[]);
+        }
     }
 
     /// Ends the extra copies of a file that is freed, and queues their deletion.

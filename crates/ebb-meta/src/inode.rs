@@ -6,6 +6,7 @@ use ebb_types::{DatasetId, Epoch, FileKind, InodeId, SessionId};
 use ebb_wire::pb;
 
 use crate::map::Map;
+use crate::raid::thaw::Heir;
 use crate::xattr::Xattrs;
 
 /// Set user id on execution.
@@ -89,6 +90,10 @@ pub(crate) struct FileBody {
     ///
     /// Invariant: such a file is an orphan, and not `linkable`.
     pub(crate) emptied: bool,
+    /// Metablocks that are to take the place of frozen ones.
+    ///
+    /// Invariant: a file without a holder has none.
+    pub(crate) heirs: Vec<Heir>,
 }
 
 /// Body of a directory. Its entries are in [`crate::dir::Entries`].

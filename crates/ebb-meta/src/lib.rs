@@ -40,7 +40,7 @@
 //!
 //! Reading order: [`outcome`], [`machine`], `inode`, `dir`, `tree`, `permission`, `acl`, then `ops/` one operation at a
 //! time; `map`, `replicas`, `extras`, `lineage`, `lease`, `recovery`, `locks`, `waits`; `session`, `registry`, `removal`,
-//! `dataset`, `trash`; `query`, `resolve`, `views`; `checkpoint`, `check`, `touched`.
+//! `dataset`, `trash`; `raid`; `query`, `resolve`, `views`; `checkpoint`, `check`, `touched`.
 #![forbid(unsafe_code)]
 
 mod acl;
@@ -62,6 +62,7 @@ mod paths;
 mod permission;
 mod power;
 mod query;
+mod raid;
 mod recovery;
 mod registry;
 mod removal;

@@ -16,6 +16,7 @@ use crate::extras::Extras;
 use crate::inode::{Body, COOKIE_FIRST, DirectoryBody, Inode};
 use crate::lineage::{Lineage, SESSION_DRAWN_MIN};
 use crate::outcome::{Applied, Effect, Reply};
+use crate::raid::RaidSets;
 use crate::registry::Registry;
 use crate::replicas::Replicas;
 use crate::session::{Session, Sessions};
@@ -30,6 +31,7 @@ pub struct Machine {
     pub(crate) entries: Entries,
     pub(crate) replicas: Replicas,
     pub(crate) extras: Extras,
+    pub(crate) raid: RaidSets,
     /// Inodes without a name.
     pub(crate) orphans: OrdSet<InodeId>,
     /// Write leases by session.
@@ -154,6 +156,7 @@ impl Machine {
             entries: Entries::default(),
             replicas: Replicas::default(),
             extras: Extras::default(),
+            raid: RaidSets::default(),
             orphans: OrdSet::new(),
             held: OrdSet::new(),
             recovering: OrdSet::new(),
@@ -238,12 +241,19 @@ impl Machine {
             }
             Change::BeginRun(begin) => {
                 self.begin_run(begin);
+                self.raid.forget_taken();
                 Ok(Reply::None)
             }
             Change::RaiseFloors(raise) => {
                 self.raise_floors(raise)?;
                 Ok(Reply::None)
             }
+            Change::TakeIds(count) => self.take_ids(*count),
+            Change::SealSets(seal) => self.seal_sets(call, seal),
+            Change::ThinSet(thin) => self.thin_set(call, thin),
+            Change::DropCopies(drop) => self.drop_copies(call, drop),
+            Change::MoveFrozen(moved) => self.move_frozen(call, moved),
+            Change::DissolveSet(dissolve) => self.dissolve_set(call, dissolve),
             Change::ReleaseDeletions(_) => {
                 self.release_deletions();
                 Ok(Reply::None)
@@ -306,6 +316,7 @@ impl Machine {
             Op::SetLock(op) => self.set_lock(call, op),
             Op::CreateDataset(op) => self.create_dataset(call, op),
             Op::SetDataset(op) => self.set_dataset(call, op),
+            Op::Swap(op) => self.swap(call, op),
             Op::Lookup(_)
             | Op::GetAttr(_)
             | Op::ReadDir(_)
@@ -316,7 +327,8 @@ impl Machine {
             | Op::GetMap(_)
             | Op::Resolve(_)
             | Op::TestLock(_)
-            | Op::ListDatasets(_) => bail!(Invalid, "a query does not belong in the log"),
+            | Op::ListDatasets(_)
+            | Op::GetRaidSets(_) => bail!(Invalid, "a query does not belong in the log"),
         }
     }
 
@@ -361,7 +373,7 @@ impl Machine {
         for id in op.metablocks.iter().map(|id| MetablockId::new(*id)) {
             if op.release {
                 self.replicas.release_quarantined(volume, id);
-            } else if self.replicas.owner(id).is_none() {
+            } else if self.replicas.owner_of(id).is_none() {
                 // I-37: the replica of another history is kept, and the counter passes over its id.
                 self.replicas.quarantine(volume, id);
                 // The counter never reaches higher ids. Following one of them would use the counter up.

@@ -2,11 +2,29 @@
 
 use std::sync::Arc;
 
-use ebb_types::{MetablockId, Version};
+use ebb_types::{MetablockId, RaidSetId, Version};
 use ebb_wire::pb;
 
 /// Most members that are remembered as left out of one set.
 pub(crate) const LEFT_OUT_MAX: usize = 16;
+
+/// A metablock that never changes again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Frozen {
+    /// The RAID set that has it in a slot. None: its RAID set has ended, and it has all its copies.
+    pub(crate) raid_set: Option<RaidSetId>,
+    /// Its slot.
+    pub(crate) slot: u32,
+    /// The length of its members. The file shows as much or less: a cut is recorded, and not carried out.
+    pub(crate) length: u64,
+}
+
+impl Frozen {
+    /// The same without a RAID set.
+    pub(crate) fn alone(self) -> Self {
+        Self { raid_set: None, slot: 0, ..self }
+    }
+}
 
 /// A metablock as it is recorded.
 #[derive(Clone, Debug)]
@@ -23,6 +41,9 @@ pub(crate) struct Metablock {
     pub(crate) members: Arc<[pb::Member]>,
     /// Members that a recovery went on without. Few metablocks have any.
     pub(crate) left_out: Option<Arc<Vec<pb::LeftOut>>>,
+    /// When its version was committed, in seconds since 1970; 0: by an earlier release.
+    pub(crate) committed_s: u64,
+    pub(crate) frozen: Option<Frozen>,
 }
 
 impl Metablock {
@@ -39,6 +60,13 @@ impl Metablock {
             reserved: 0,
             extra: Vec::new(),
             left_out: self.left_out().to_vec(),
+            committed_s: self.committed_s,
+            frozen: self.frozen.map(|frozen| pb::Frozen {
+                raid_set: frozen.raid_set.map_or(0, RaidSetId::raw),
+                slot: frozen.slot,
+                length: frozen.length,
+            }),
+            heir_of: 0,
         }
     }
 
@@ -72,6 +100,12 @@ impl Metablock {
             generation: metablock.generation,
             members: metablock.members.as_slice().into(),
             left_out: (!metablock.left_out.is_empty()).then(|| Arc::new(metablock.left_out.clone())),
+            committed_s: metablock.committed_s,
+            frozen: metablock.frozen.map(|frozen| Frozen {
+                raid_set: (frozen.raid_set != 0).then(|| RaidSetId::new(frozen.raid_set)),
+                slot: frozen.slot,
+                length: frozen.length,
+            }),
         }
     }
 }
@@ -143,7 +177,13 @@ impl Map {
         let block = &mut self.blocks[at];
         let (length, version, generation) = (block.length, block.version, block.generation);
         let place = (block.index, block.id);
+        let frozen = block.frozen;
         change(block);
+        // I-63: the RAID set names this version, and this length.
+        let is_kept = frozen.is_none_or(|old| {
+            block.version == version && block.frozen.is_some_and(|frozen| frozen.length == old.length)
+        });
+        assert!(is_kept, "{} is frozen at {version} and changes to {}", block.id, block.version);
         assert!((block.index, block.id) == place, "{} changes its place in the map", block.id);
         // I-6, I-13: committed bytes stay committed, and a compare-and-swap never meets an old number again.
         assert!(block.version >= version, "{} goes back from {version} to {}", block.id, block.version);

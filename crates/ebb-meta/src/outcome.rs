@@ -1,6 +1,6 @@
 //! Result of a command: a reply for the caller, and effects for the leader's services.
 
-use ebb_types::{DatasetId, Epoch, InodeId, MetablockId, Result, SessionId};
+use ebb_types::{DatasetId, Epoch, InodeId, MetablockId, RaidSetId, Result, SessionId};
 use ebb_wire::pb;
 
 /// Outcome of one command.
@@ -40,6 +40,13 @@ pub enum Reply {
     },
     /// Epoch of a recovery that has started.
     Epoch(Epoch),
+    /// Ids that were taken, from this one on.
+    Ids {
+        /// The first.
+        first: MetablockId,
+        /// How many.
+        count: u32,
+    },
 }
 
 /// A change that the leader's services act on. The state has it already, so an effect that is lost with the leader does
@@ -48,9 +55,9 @@ pub enum Reply {
 pub enum Effect {
     /// A set has changed. `old` is empty for a grant. `new` is empty for a freed metablock.
     SetChanged {
-        /// File that it belongs (or belonged) to.
+        /// File that it belongs (or belonged) to. 0: a RAID set's.
         inode: InodeId,
-        /// The file's dataset.
+        /// The file's, or the RAID set's dataset.
         dataset: DatasetId,
         /// The metablock.
         metablock: MetablockId,
@@ -109,6 +116,8 @@ pub enum Effect {
         /// Left out before.
         old: Vec<pb::LeftOut>,
     },
+    /// A RAID set was recorded, has changed, or has ended.
+    RaidSetChanged(RaidSetId),
     /// The file's holder is gone and did not give the lease back.
     NeedsRecovery(InodeId),
 }

@@ -66,6 +66,9 @@ impl Machine {
                 });
                 Ok(pb::MetaReply { datasets: datasets.collect(), ..Default::default() })
             }
+            Op::GetRaidSets(op) => {
+                Ok(pb::MetaReply { raid_sets: self.get_raid_sets(&op.metablocks)?, ..Default::default() })
+            }
             _ => bail!(Invalid, "a mutation is a command, not a query"),
         }
     }

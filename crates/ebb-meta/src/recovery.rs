@@ -10,7 +10,7 @@ use crate::machine::{Call, Machine};
 use crate::map::Metablock;
 use crate::ops::grant::check_generation;
 use crate::outcome::{Effect, Reply};
-use crate::tree::freed;
+use crate::raid::thaw::seconds;
 
 impl Machine {
     /// Starts a recovery: raises the epoch, and fences off the holder, if there still is one. A recovery that ended
@@ -69,13 +69,13 @@ impl Machine {
         file.recovering = false;
         file.trim = None;
         // A metablock without a version has no bytes: it is freed, as at a release.
-        let unwritten =
-            |block: &Metablock| found.get(&block.id).is_none_or(|found| found.min_version() == Version::ZERO);
+        let unwritten = |block: &Metablock| {
+            is_recovered(block) && found.get(&block.id).is_none_or(|found| found.min_version() == Version::ZERO)
+        };
         let gone = file.map.remove_where(unwritten);
         assert!(self.recovering.remove(&id).is_some(), "the recovery of {id} is not in the index");
         for block in &gone {
-            self.replicas.free(block);
-            call.effects.push(freed(id, dataset, block));
+            self.lose_metablock(call, id, dataset, block);
         }
         for (block, found) in found {
             self.stamp(call, id, *block, found);
@@ -97,8 +97,10 @@ impl Machine {
         }
         let metablock_size = self.datasets.settings(inode.dataset).metablock_size;
         for (block, found) in found {
-            if file.map.get(*block).is_none() {
-                bail!(NotFound, "{block} is not a metablock of {id}");
+            match file.map.get(*block) {
+                None => bail!(NotFound, "{block} is not a metablock of {id}"),
+                Some(recorded) if !is_recovered(recorded) => bail!(Invalid, "{block} of {id} is frozen"),
+                Some(_) => {}
             }
             if found.min_version() == Version::ZERO {
                 continue;
@@ -110,7 +112,7 @@ impl Machine {
         }
         // I-15: a committed version is on every member of its set. A recovery that found less has not asked all of
         // them.
-        let written = |block: &&Metablock| block.version != Version::ZERO;
+        let written = |block: &&Metablock| is_recovered(block) && block.version != Version::ZERO;
         let missing = file
             .map
             .iter()
@@ -123,7 +125,7 @@ impl Machine {
     }
 
     fn stamp(&mut self, call: &mut Call<'_>, id: InodeId, block: MetablockId, found: &pb::Metablock) {
-        let wanted = self.wanted_copies(id);
+        let (wanted, now_s) = (self.wanted_copies(id), seconds(call.now));
         let Some(file) = self.edit(id).file_mut() else { return };
         let Some((old, before)) = file.map.get(block).map(|block| (block.members.clone(), block.left_out().to_vec()))
         else {
@@ -133,6 +135,7 @@ impl Machine {
             assert!(found.min_version() >= block.version, "a recovery takes {} back", block.id);
             block.version = found.min_version();
             block.length = found.length;
+            block.committed_s = now_s;
         });
         // The set is swapped after the version, so that the new members are recorded with their versions.
         if *old != found.members[..] {
@@ -176,4 +179,10 @@ pub(crate) fn check_idle(id: InodeId, inode: &Inode, epoch: Epoch) -> Result<()>
         bail!(Busy, "{id} is being recovered");
     }
     Ok(())
+}
+
+/// Whether a recovery asks for a metablock, stamps it, and frees it if it was never written. It leaves out what is frozen:
+/// nobody writes that, and its only copy may sleep (I-63).
+pub(crate) fn is_recovered(block: &Metablock) -> bool {
+    block.frozen.is_none()
 }

@@ -1,17 +1,28 @@
 //! Where metablocks lie, by id and by volume. It also holds the queue of deletions.
 
-use ebb_types::{InodeId, MetablockId, NodeId, VolumeId};
+use ebb_types::{InodeId, MetablockId, NodeId, RaidSetId, VolumeId};
 use ebb_wire::pb;
 use imbl::{OrdMap, OrdSet};
 
 use crate::map::Metablock;
 
-/// Index over the maps of all files, and the queue of deletes.
+/// What a metablock belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Owner {
+    /// A file, whose map has it.
+    File(InodeId),
+    /// A file that is written: it is to take a frozen metablock's place.
+    Heir(InodeId),
+    /// A RAID set: a row, or ballast.
+    RaidSet(RaidSetId),
+}
+
+/// Index over the maps of all files and the RAID sets, and the queue of deletes.
 ///
-/// Invariant: everything but `deleted` and `quarantined` follows from the inodes and is not in checkpoints.
+/// Invariant: everything but `deleted` and `quarantined` follows from the inodes and RAID sets and is not in checkpoints.
 #[derive(Clone, Default)]
 pub(crate) struct Replicas {
-    owners: OrdMap<MetablockId, InodeId>,
+    owners: OrdMap<MetablockId, Owner>,
     on_volume: OrdSet<(VolumeId, MetablockId)>,
     /// Metablocks with a copy away from this home.
     away: OrdSet<(NodeId, MetablockId)>,
@@ -22,7 +33,15 @@ pub(crate) struct Replicas {
 }
 
 impl Replicas {
+    /// The file that has a metablock in its map.
     pub(crate) fn owner(&self, id: MetablockId) -> Option<InodeId> {
+        match self.owners.get(&id)? {
+            Owner::File(inode) => Some(*inode),
+            Owner::Heir(_) | Owner::RaidSet(_) => None,
+        }
+    }
+
+    pub(crate) fn owner_of(&self, id: MetablockId) -> Option<Owner> {
         self.owners.get(&id).copied()
     }
 
@@ -30,20 +49,25 @@ impl Replicas {
         self.owners.len()
     }
 
-    /// Adds a metablock of this file. False if the index had it already.
-    pub(crate) fn add(&mut self, inode: InodeId, block: &Metablock) -> bool {
-        self.index(block.id, &block.members);
-        self.owners.insert(block.id, inode).is_none()
+    /// Adds a metablock. False if the index had it already.
+    pub(crate) fn add(&mut self, owner: Owner, id: MetablockId, members: &[pb::Member]) -> bool {
+        self.index(id, members);
+        self.owners.insert(id, owner).is_none()
+    }
+
+    /// Gives a metablock another owner.
+    pub(crate) fn give(&mut self, id: MetablockId, owner: Owner) {
+        assert!(self.owners.insert(id, owner).is_some(), "{id} gets an owner and is in no index");
     }
 
     /// Removes a freed metablock from the index, and queues the deletion of its replicas.
-    pub(crate) fn free(&mut self, block: &Metablock) {
-        assert!(self.owners.remove(&block.id).is_some(), "{} is freed twice", block.id);
-        self.unindex(block.id, &block.members);
+    pub(crate) fn free(&mut self, id: MetablockId, members: &[pb::Member], left_out: &[pb::LeftOut]) {
+        assert!(self.owners.remove(&id).is_some(), "{id} is freed twice");
+        self.unindex(id, members);
         // A node that was left out of the set may still have its replica.
-        let left_out = block.left_out().iter().filter_map(|one| one.member);
-        for member in block.members.iter().copied().chain(left_out) {
-            self.queue_delete(block.id, member);
+        let left_out = left_out.iter().filter_map(|one| one.member);
+        for member in members.iter().copied().chain(left_out) {
+            self.queue_delete(id, member);
         }
     }
 
@@ -52,13 +76,13 @@ impl Replicas {
     }
 
     pub(crate) fn change_set(&mut self, id: MetablockId, old: &[pb::Member], new: &[pb::Member]) {
-        assert!(self.owners.contains_key(&id), "the set of {id} changes, and no file has it");
+        assert!(self.owners.contains_key(&id), "the set of {id} changes, and nothing has it");
         // Ordering: a member in both sets is removed first, and then added.
         self.unindex(id, old);
         self.index(id, new);
     }
 
-    fn index(&mut self, id: MetablockId, members: &[pb::Member]) {
+    pub(crate) fn index(&mut self, id: MetablockId, members: &[pb::Member]) {
         for member in members {
             self.on_volume.insert((member.volume_id(), id));
             if member.is_guest() {
@@ -67,7 +91,7 @@ impl Replicas {
         }
     }
 
-    fn unindex(&mut self, id: MetablockId, members: &[pb::Member]) {
+    pub(crate) fn unindex(&mut self, id: MetablockId, members: &[pb::Member]) {
         for member in members {
             let placed = self.on_volume.remove(&(member.volume_id(), id));
             assert!(placed.is_some(), "{id} is not in the index of v{}", member.volume);
@@ -150,6 +174,10 @@ impl Replicas {
         self.quarantined.iter().copied()
     }
 
+    pub(crate) fn is_placed(&self, id: MetablockId, volume: VolumeId) -> bool {
+        self.on_volume.contains(&(volume, id))
+    }
+
     /// How many pairs of volume and metablock the index has.
     pub(crate) fn placed_count(&self) -> usize {
         self.on_volume.len()
@@ -157,10 +185,14 @@ impl Replicas {
 
     /// Whether the index has this metablock for the inode, with exactly these guests, and at least on these volumes.
     pub(crate) fn knows(&self, inode: InodeId, block: &Metablock) -> bool {
-        self.owner(block.id) == Some(inode)
-            && block.members.iter().all(|member| {
-                self.on_volume.contains(&(member.volume_id(), block.id))
-                    && member.is_guest() == self.away.contains(&(member.home_id(), block.id))
-            })
+        self.owner(block.id) == Some(inode) && self.is_indexed(block.id, &block.members)
+    }
+
+    /// Whether the index has exactly these guests, and at least these volumes.
+    pub(crate) fn is_indexed(&self, id: MetablockId, members: &[pb::Member]) -> bool {
+        members.iter().all(|member| {
+            self.on_volume.contains(&(member.volume_id(), id))
+                && member.is_guest() == self.away.contains(&(member.home_id(), id))
+        })
     }
 }

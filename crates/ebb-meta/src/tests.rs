@@ -16,6 +16,7 @@ mod names;
 mod nodes;
 mod permissions;
 mod power;
+mod raid;
 mod removal;
 mod renames;
 mod sessions;

@@ -16,7 +16,7 @@ impl Machine {
         let mut broken = Vec::new();
         for effect in effects {
             self.check_effect(effect, &mut broken);
-            let Some(id) = inode_of(effect) else { continue };
+            let Some(id) = inode_of(effect).filter(|id| id.raw() != 0) else { continue };
             // A command that frees an inode may have changed it before.
             match self.inodes.get(&id) {
                 Some(inode) => self.check_tables_of(id, inode, &mut broken),
@@ -29,7 +29,7 @@ impl Machine {
     fn check_effect(&self, effect: &Effect, broken: &mut Vec<String>) {
         match effect {
             Effect::SetChanged { inode, metablock, new, .. } if new.is_empty() => {
-                let owner = self.replicas.owner(*metablock);
+                let owner = self.replicas.owner_of(*metablock);
                 expect(broken, owner.is_none(), *inode, "a freed metablock is still in the index");
             }
             Effect::SetChanged { inode, metablock, .. } => {
@@ -86,6 +86,6 @@ fn inode_of(effect: &Effect) -> Option<InodeId> {
         | Effect::Orphaned(inode)
         | Effect::Freed(inode)
         | Effect::NeedsRecovery(inode) => Some(*inode),
-        Effect::LeftOutChanged { .. } => None,
+        Effect::LeftOutChanged { .. } | Effect::RaidSetChanged(_) => None,
     }
 }

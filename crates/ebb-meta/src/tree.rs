@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ebb_types::{Credentials, DatasetId, InodeId, Result, bail};
+use ebb_types::{Credentials, InodeId, Result, bail};
 use ebb_wire::pb;
 
 use crate::dir::{self, Entry};
@@ -10,6 +10,7 @@ use crate::inode::{Body, Inode, MODE_MASK, S_ISGID, S_ISVTX, S_IXGRP};
 use crate::machine::{Call, Machine, take_id};
 use crate::outcome::Effect;
 use crate::permission::{self, EXECUTE, WRITE};
+use crate::raid::death::freed;
 use crate::xattr::Xattrs;
 
 /// Properties of an inode that is to be made.
@@ -282,16 +283,14 @@ impl Machine {
                 assert!(self.held.remove(&(session, id)).is_some(), "the lease of {id} is not in the index");
                 call.effects.push(Effect::LeaseEnded { inode: id, session });
             }
+            for heir in &file.heirs {
+                self.replicas.free(heir.id, &heir.members, &[]);
+                call.effects.push(freed(id, inode.dataset, heir.id, &heir.members));
+            }
             for block in file.map.iter() {
-                self.replicas.free(block);
-                call.effects.push(freed(id, inode.dataset, block));
+                self.lose_metablock(call, id, inode.dataset, block);
             }
         }
         call.effects.push(Effect::Freed(id));
     }
-}
-
-/// The effect of a metablock that its file does not have any more.
-pub(crate) fn freed(inode: InodeId, dataset: DatasetId, block: &crate::map::Metablock) -> Effect {
-    Effect::SetChanged { inode, dataset, metablock: block.id, old: block.members.to_vec(), new: Vec::new() }
 }

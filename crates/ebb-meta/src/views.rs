@@ -76,10 +76,10 @@ impl Machine {
         Some((inode, self.record_of(inode, block)))
     }
 
-    /// Whether some file has this metablock.
+    /// Whether a file has this metablock, or a RAID set.
     #[must_use]
     pub fn has_metablock(&self, id: MetablockId) -> bool {
-        self.replicas.owner(id).is_some()
+        self.replicas.owner_of(id).is_some()
     }
 
     /// Volumes with members of sets, in order. It includes volumes without a registered node.

@@ -490,7 +490,8 @@ impl Channel {
             reserved: 0,
             // I-56: while there is a holder, there are no extra copies.
             extra: Vec::new(),
-            left_out: Vec::new(),
+            // The other parts are the master's alone.
+            ..Default::default()
         }
     }
 }

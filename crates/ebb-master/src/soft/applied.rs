@@ -184,6 +184,8 @@ impl State {
                 self.wake.repair.notify_one();
                 self.wake.reap.notify_one();
             }
+            // Nothing encodes yet: RAID sets are records alone.
+            Effect::RaidSetChanged(_) => {}
             Effect::NeedsRecovery(inode) => {
                 soft.work.recoveries.insert(*inode);
                 self.wake.recovery.notify_one();

@@ -12,6 +12,7 @@ use crate::locks::{Lock, LockOwner, LockTable};
 use crate::machine::NUMBER_MAX;
 use crate::map::{LEFT_OUT_MAX, Map, Metablock};
 use crate::ops::grant::check_members;
+use crate::raid::thaw::Heir;
 use crate::xattr::{ACL_ACCESS, ACL_DEFAULT, Xattrs};
 
 pub(super) fn body(attr: &pb::Attr, record: &pb::InodeRecord) -> Result<Body> {
@@ -30,6 +31,7 @@ pub(super) fn body(attr: &pb::Attr, record: &pb::InodeRecord) -> Result<Body> {
                 trim: record.pending_trim.map(Arc::new),
                 linkable: record.linkable,
                 emptied: record.emptied,
+                heirs: record.heirs.iter().map(Heir::from_pb).collect(),
             })
         }
         Some(FileKind::Directory) => Body::Directory(DirectoryBody {
@@ -93,6 +95,9 @@ pub(super) fn check_attr(attr: &pb::Attr) -> Result<()> {
 pub(super) fn check_block(block: &Metablock, next: MetablockId) -> Result<()> {
     if block.id >= next || block.generation > NUMBER_MAX || block.length > FILE_SIZE_MAX {
         bail!(Corrupt, "{} of {} bytes at generation {}; {next} is next", block.id, block.length, block.generation);
+    }
+    if block.frozen.is_some_and(|frozen| block.length > frozen.length || frozen.length > FILE_SIZE_MAX) {
+        bail!(Corrupt, "{} shows {} bytes, more than it was frozen with", block.id, block.length);
     }
     let mut left_out = block.left_out().iter();
     if left_out.len() > LEFT_OUT_MAX || left_out.any(|one| one.member.is_none()) {

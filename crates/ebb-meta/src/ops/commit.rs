@@ -8,7 +8,7 @@ use super::truncate::{check_committed, merge};
 use crate::inode::FILE_SIZE_MAX;
 use crate::machine::{Call, Machine};
 use crate::outcome::Effect;
-use crate::tree::freed;
+use crate::raid::thaw::seconds;
 
 impl Machine {
     /// Records each file that passes the checks, and lists the refused ones. If the request names one file, the reply
@@ -89,7 +89,7 @@ impl Machine {
             inode.kill_privileges();
         }
         if let Some(file) = inode.file_mut() {
-            merge(file, &commit.metablocks);
+            merge(file, &commit.metablocks, seconds(call.now));
             if commit.trimmed {
                 file.trim = None;
             }
@@ -111,9 +111,9 @@ impl Machine {
         assert!(file.holder == Some(call.session), "{} gives back a lease of {id} that it does not hold", call.session);
         file.holder = None;
         for block in file.map.remove_where(|block| block.version == Version::ZERO) {
-            self.replicas.free(&block);
-            call.effects.push(freed(id, dataset, &block));
+            self.lose_metablock(call, id, dataset, &block);
         }
+        self.end_heirs(call, id, 0);
         assert!(self.held.remove(&(call.session, id)).is_some(), "the lease of {id} is not in the index");
         call.effects.push(Effect::LeaseEnded { inode: id, session: call.session });
     }

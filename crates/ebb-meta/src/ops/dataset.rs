@@ -8,7 +8,8 @@ use ebb_wire::pb::meta_op;
 
 use super::create::new_directory;
 use crate::dataset::{
-    check_extra_share, check_log_copies, check_min_copies, check_prefetch, check_read_rule, check_replicas, check_share,
+    check_extra_share, check_log_copies, check_min_copies, check_prefetch, check_raid, check_read_rule, check_replicas,
+    check_share,
 };
 use crate::dir;
 use crate::machine::{Call, Machine, take_id};
@@ -91,6 +92,12 @@ impl Machine {
         let kept = if settings.share == 0 { 0 } else { settings.priority };
         settings.priority = op.priority.unwrap_or(kept);
         check_share(&settings)?;
+        if let Some(code) = &op.raid {
+            (settings.raid_copies, settings.raid_slots, settings.raid_rows) = (code.copies, code.slots, code.rows);
+        }
+        settings.encode = op.encode.unwrap_or(settings.encode);
+        settings.delay_ms = op.delay_ms.unwrap_or(settings.delay_ms);
+        check_raid(&settings)?;
         settings.trash_seconds = op.trash_seconds.unwrap_or(settings.trash_seconds);
         if settings.trash_seconds > 0 && op.trash_seconds.is_some() {
             self.make_trash(call, root)?;

@@ -8,10 +8,11 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op;
 
 use crate::dataset::REPLICAS_MAX;
-use crate::inode::{FILE_SIZE_MAX, Inode};
+use crate::inode::{FILE_SIZE_MAX, FileBody, Inode};
 use crate::machine::{Call, Machine, NUMBER_MAX, take_id};
 use crate::map::Metablock;
 use crate::outcome::Effect;
+use crate::replicas::Owner;
 
 /// Most metablocks of one request.
 const GRANTS_MAX: usize = 1024;
@@ -29,7 +30,12 @@ impl Machine {
             if index.checked_mul(metablock_size).is_none_or(|start| start >= FILE_SIZE_MAX) {
                 bail!(FileTooLarge, "metablock {index} of {id} lies beyond the largest file");
             }
-            if inode.file().is_some_and(|file| file.map.at_index(*index).is_none()) {
+            let is_new = |file: &FileBody| match file.map.at_index(*index) {
+                None => true,
+                // A frozen one gets an heir, unless it has one.
+                Some(block) => block.frozen.is_some() && file.heirs.iter().all(|heir| heir.of != block.id),
+            };
+            if inode.file().is_some_and(is_new) {
                 let placement = call.placements.get(at).map_or(&[][..], |placement| &placement.members);
                 if placement.is_empty() {
                     bail!(NoSpace, "no volumes for metablock {index} of {id}");
@@ -42,11 +48,11 @@ impl Machine {
     }
 
     fn granted(&mut self, call: &mut Call<'_>, id: InodeId, index: u64, at: usize) -> pb::Metablock {
-        if let Some(block) = self.edit(id).file().and_then(|file| file.map.at_index(index)) {
-            return block.to_pb();
-        }
         let placements = call.placements;
         let members = placements.get(at).map_or(&[][..], |placement| &placement.members);
+        if let Some(block) = self.edit(id).file().and_then(|file| file.map.at_index(index)).cloned() {
+            return if block.frozen.is_some() { self.grant_heir(call, id, &block, members) } else { block.to_pb() };
+        }
         self.place(call, id, index, members).to_pb()
     }
 
@@ -60,6 +66,8 @@ impl Machine {
             generation: 1,
             members: members.into(),
             left_out: None,
+            committed_s: 0,
+            frozen: None,
         };
         let inode = self.edit(id);
         let dataset = inode.dataset;
@@ -67,7 +75,7 @@ impl Machine {
             assert!(file.map.insert(block.clone()), "{id} has a metablock at index {index} already");
         }
         // I-87: two files with one metablock would overwrite each other's bytes.
-        assert!(self.replicas.add(id, &block), "{} is assigned twice", block.id);
+        assert!(self.replicas.add(Owner::File(id), block.id, members), "{} is assigned twice", block.id);
         call.effects.push(Effect::SetChanged {
             inode: id,
             dataset,
@@ -130,7 +138,7 @@ impl Machine {
     }
 
     /// The file. Refuses a caller without its write lease under this epoch.
-    fn check_holder(&self, call: &Call<'_>, id: InodeId, epoch: Epoch) -> Result<&Inode> {
+    pub(crate) fn check_holder(&self, call: &Call<'_>, id: InodeId, epoch: Epoch) -> Result<&Inode> {
         let inode = self.inode(id)?;
         if inode.file().is_none() {
             bail!(Invalid, "{id} is not a regular file");
@@ -150,6 +158,10 @@ pub(crate) fn check_generation(id: InodeId, inode: &Inode, block: MetablockId, g
     // I-13: a change that was decided on an older set would drop or bring back members.
     if found.generation != generation {
         bail!(SetChanged, "the set of {block} is at generation {}, not {generation}", found.generation);
+    }
+    // I-65: its members are the RAID set's to change, which looks where they lie.
+    if found.frozen.is_some() {
+        bail!(Busy, "{block} is frozen: its members are moved by its RAID set alone");
     }
     Ok(())
 }

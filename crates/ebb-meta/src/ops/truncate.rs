@@ -21,7 +21,7 @@ use crate::inode::{FILE_SIZE_MAX, FileBody, Inode};
 use crate::machine::{Call, Machine};
 use crate::map::Metablock;
 use crate::permission::{self, WRITE};
-use crate::tree::freed;
+use crate::raid::thaw::seconds;
 
 impl Machine {
     /// Refuses a size that this request may not set now.
@@ -57,7 +57,7 @@ impl Machine {
         let inode = self.edit(id);
         let Some(file) = inode.file_mut() else { return };
         let held = file.holder.is_some();
-        merge(file, &op.committed);
+        merge(file, &op.committed, seconds(call.now));
         // Ordering: after `merge`, which may raise lengths that the cut reduces.
         let gone = file.map.remove_where(|block| block.index > index || (block.index == index && edge == 0));
         if let Some(block) = file.map.at_index(index).map(|block| block.id) {
@@ -77,9 +77,9 @@ impl Machine {
         }
         let dataset = inode.dataset;
         for block in &gone {
-            self.replicas.free(block);
-            call.effects.push(freed(id, dataset, block));
+            self.lose_metablock(call, id, dataset, block);
         }
+        self.end_heirs(call, id, index + u64::from(edge > 0));
     }
 }
 
@@ -113,6 +113,13 @@ pub(super) fn check_committed(
         if entry.length > metablock_size {
             bail!(Invalid, "{block} of {id}: {} bytes are more than a metablock of {metablock_size}", entry.length);
         }
+        let is_frozen = file.map.get(block).is_some_and(|found| {
+            found.frozen.is_some() && (version(entry.version), entry.length) != (found.version, found.length)
+        });
+        // I-63: what is written goes to an heir.
+        if is_frozen {
+            bail!(Busy, "{block} of {id} is frozen: a write goes to its heir");
+        }
         if version(entry.version).epoch > inode.epoch {
             bail!(Invalid, "{block} of {id}: version {} is ahead of the file's epoch", version(entry.version));
         }
@@ -121,7 +128,7 @@ pub(super) fn check_committed(
 }
 
 /// Records what a holder has synced. Commits may overtake each other, so the length of the highest version counts.
-pub(super) fn merge(file: &mut FileBody, committed: &[pb::CommitMetablock]) {
+pub(super) fn merge(file: &mut FileBody, committed: &[pb::CommitMetablock], now_s: u64) {
     for entry in committed {
         let reported = version(entry.version);
         file.map.update(MetablockId::new(entry.id), |block: &mut Metablock| {
@@ -129,6 +136,7 @@ pub(super) fn merge(file: &mut FileBody, committed: &[pb::CommitMetablock]) {
             if reported > block.version {
                 block.version = reported;
                 block.length = entry.length;
+                block.committed_s = now_s;
             } else if reported == block.version {
                 block.length = block.length.max(entry.length);
             }
@@ -146,7 +154,8 @@ fn check_trim(
     metablock_size: u64,
 ) -> Result<()> {
     let (index, edge) = (size / metablock_size, size % metablock_size);
-    let block = file.map.at_index(index).filter(|_| edge != 0);
+    // A cut inside what is frozen is recorded, and not carried out.
+    let block = file.map.at_index(index).filter(|block| edge != 0 && block.frozen.is_none());
     let reported = op.committed.iter().rfind(|entry| block.is_some_and(|block| entry.id == block.id.raw()));
     let Some(trim) = &op.trim else {
         let recorded = block.filter(|_| size < inode.size).map_or(0, |block| block.length);

@@ -8,6 +8,8 @@ use proptest::prelude::*;
 
 use crate::Machine;
 
+mod raid;
+
 /// Small numbers that decide what a command is, so that a failing one shrinks.
 pub(crate) type Throws = [u16; 20];
 
@@ -273,7 +275,8 @@ impl Dice<'_> {
         let inode = if self.one_in(5) { self.file() } else { self.held() };
         let session = self.holder(inode);
         let epoch = self.epoch(inode);
-        let op = match self.below(8) {
+        let op = match self.below(9) {
+            8 => self.swap(inode, epoch),
             0 | 1 => Op::SetAttr(self.set_attr(inode)),
             2 | 3 => {
                 let indexes = (0..self.below(3)).map(|_| self.number(4)).collect();
@@ -332,7 +335,7 @@ impl Dice<'_> {
     }
 
     fn change(&mut self, now: i64) -> Change {
-        match self.below(80) {
+        match self.below(96) {
             0 => {
                 Change::OpenSession(pb::OpenSessionCommand { host: "h".into(), role: "r".into(), ..Default::default() })
             }
@@ -408,6 +411,7 @@ impl Dice<'_> {
                 names.push(pb::expire_trash::Name { parent, name, inode });
                 Change::ExpireTrash(pb::ExpireTrash { names })
             }
+            29..=44 => self.raid_change(),
             _ => Change::Client(self.client(now)),
         }
     }
@@ -421,6 +425,8 @@ pub(crate) fn command(machine: &Machine, now: i64, throws: Throws) -> pb::Comman
 /// A machine with two sessions.
 pub(crate) fn started() -> Machine {
     let mut machine = Machine::new();
+    let init = Change::InitCluster(pb::InitCluster { cluster: 1, default_replicas: 2, extra_share_percent: 0 });
+    machine.apply(&pb::Command { now_ns: 1, command: Some(init), ..Default::default() }).reply.unwrap();
     for _ in 0..2 {
         let open = Change::OpenSession(pb::OpenSessionCommand::default());
         machine.apply(&pb::Command { now_ns: 1, command: Some(open), ..Default::default() }).reply.unwrap();

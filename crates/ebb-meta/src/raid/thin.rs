@@ -1,0 +1,253 @@
+//! Which members a RAID set has: copies that leave, and members that are moved or made again.
+
+use ebb_layout::View;
+use ebb_layout::raid::{Part, Racks, RaidMembers, Seat, Sites, SpreadRule, check_spread};
+use ebb_types::{HostName, MetablockId, NodeId, RackName, RaidCode, RaidSetId, Result, bail};
+use ebb_wire::pb;
+
+use super::{RaidSet, Slot, SlotOwner};
+use crate::machine::{Call, Machine};
+use crate::ops::grant::check_members;
+use crate::outcome::{Effect, Reply};
+
+impl Machine {
+    /// Records the members that stay of each slot. The others leave.
+    pub(crate) fn thin_set(&mut self, call: &mut Call<'_>, op: &pb::ThinSet) -> Result<Reply> {
+        let id = RaidSetId::new(op.raid_set);
+        let set = self.check_raid_generation(id, op.generation)?;
+        if op.stay.len() != set.slots.len() {
+            bail!(Invalid, "{id} has {} slots, and members are named for {}", set.slots.len(), op.stay.len());
+        }
+        let mut seats = row_seats(set);
+        for (place, (slot, stay)) in set.slots.iter().zip(&op.stay).enumerate() {
+            check_members(&stay.members)?;
+            let has = self.slot_sources(slot);
+            let metablock = slot.metablock;
+            if stay.members.len() != set.code.copies as usize {
+                bail!(Invalid, "{id}: {} members of {metablock} stay, not {}", stay.members.len(), set.code.copies);
+            }
+            if let Some(other) = stay.members.iter().find(|member| !has.contains(member)) {
+                bail!(SetChanged, "{id}: n{} has no copy of {metablock} that could stay", other.node);
+            }
+            seats.parts.insert(Part::Slot(u32::try_from(place).unwrap_or(u32::MAX)), seats_of(&stay.members));
+        }
+        self.check_seats(id, set.code, &seats)?;
+        for place in 0..op.stay.len() {
+            self.let_leave(call, id, place, &op.stay[place].members);
+        }
+        self.raise(call, id);
+        Ok(Reply::None)
+    }
+
+    /// What leaves is no longer needed: every slot and row was found sound.
+    pub(crate) fn drop_copies(&mut self, call: &mut Call<'_>, op: &pb::DropCopies) -> Result<Reply> {
+        let id = RaidSetId::new(op.raid_set);
+        let set = self.check_raid_generation(id, op.generation)?;
+        let dataset = set.dataset;
+        let leaving: Vec<(MetablockId, Vec<pb::Member>)> =
+            set.slots.iter().map(|slot| (slot.metablock, slot.leaving.clone())).collect();
+        for (metablock, leaving) in leaving.into_iter().filter(|(_, leaving)| !leaving.is_empty()) {
+            let Some(set) = self.raid.get_mut(id) else { continue };
+            let slot = set.slots.iter_mut().find(|slot| slot.metablock == metablock).expect("it was there");
+            slot.leaving = Vec::new();
+            let slot = slot.clone();
+            let stays = self.slot_members(&slot);
+            self.replicas.unindex(metablock, &leaving);
+            let old = stays.iter().chain(&leaving).copied().collect();
+            call.effects.push(Effect::SetChanged { inode: inode_of(&slot), dataset, metablock, old, new: stays });
+        }
+        self.raise(call, id);
+        Ok(Reply::None)
+    }
+
+    /// Puts other members in the place of a slot's or row's. They have its bytes already.
+    pub(crate) fn move_frozen(&mut self, call: &mut Call<'_>, op: &pb::MoveFrozen) -> Result<Reply> {
+        let (id, metablock) = (RaidSetId::new(op.raid_set), MetablockId::new(op.metablock));
+        let set = self.check_raid_generation(id, op.generation)?;
+        self.check_placement(&op.members)?;
+        let dataset = set.dataset;
+        let mut seats = self.seats(set);
+        if let Some(row) = set.rows.iter().position(|row| row.metablock == metablock) {
+            let [member] = op.members[..] else {
+                bail!(Invalid, "{id}: a row has one member, not {}", op.members.len())
+            };
+            seats.parts.insert(Part::Row(u32::try_from(row).unwrap_or(u32::MAX)), seats_of(&op.members));
+            self.check_seats(id, set.code, &seats)?;
+            let old = set.rows[row].member;
+            self.replicas.change_set(metablock, &[old], &op.members);
+            let set = self.raid.get_mut(id).expect("it was checked");
+            set.rows[row].member = member;
+            let effect = Effect::SetChanged {
+                inode: ebb_types::InodeId::new(0),
+                dataset,
+                metablock,
+                old: vec![old],
+                new: op.members.clone(),
+            };
+            call.effects.push(effect);
+            self.raise(call, id);
+            return Ok(Reply::None);
+        }
+        let Some(place) = set.slots.iter().position(|slot| slot.metablock == metablock) else {
+            bail!(NotFound, "{metablock} is neither slot nor row of {id}");
+        };
+        if is_thin(set.code, &op.members) {
+            seats.parts.insert(Part::Slot(u32::try_from(place).unwrap_or(u32::MAX)), seats_of(&op.members));
+            self.check_seats(id, set.code, &seats)?;
+        }
+        let slot = set.slots[place].clone();
+        let old = self.slot_members(&slot);
+        let kept: Vec<pb::Member> = slot
+            .leaving
+            .iter()
+            .filter(|one| op.members.iter().all(|member| member.node != one.node))
+            .copied()
+            .collect();
+        let indexed: Vec<pb::Member> = old.iter().chain(&slot.leaving).copied().collect();
+        self.replicas.unindex(metablock, &indexed);
+        self.replicas.index(metablock, &op.members);
+        self.replicas.index(metablock, &kept);
+        self.set_slot_members(id, place, &op.members);
+        self.raid.get_mut(id).expect("it was checked").slots[place].leaving = kept;
+        let new = op.members.clone();
+        call.effects.push(Effect::SetChanged { inode: inode_of(&slot), dataset, metablock, old, new });
+        self.raise(call, id);
+        Ok(Reply::None)
+    }
+
+    /// The members of a slot that stay: those of its file's record, or the ballast's.
+    pub(crate) fn slot_members(&self, slot: &Slot) -> Vec<pb::Member> {
+        match &slot.owner {
+            SlotOwner::Ballast(members) => members.clone(),
+            SlotOwner::File(inode) => {
+                let block = self.inodes.get(inode).and_then(|inode| inode.file()?.map.get(slot.metablock));
+                block.map_or_else(Vec::new, |block| block.members.to_vec())
+            }
+        }
+    }
+
+    /// All copies of a slot that its record names.
+    pub(crate) fn slot_sources(&self, slot: &Slot) -> Vec<pb::Member> {
+        let mut members = self.slot_members(slot);
+        members.extend(&slot.leaving);
+        members
+    }
+
+    fn let_leave(&mut self, call: &mut Call<'_>, id: RaidSetId, place: usize, stay: &[pb::Member]) {
+        let Some(set) = self.raid.get(id) else { return };
+        let (dataset, slot) = (set.dataset, set.slots[place].clone());
+        let old = self.slot_members(&slot);
+        let leaving: Vec<pb::Member> =
+            self.slot_sources(&slot).into_iter().filter(|member| !stay.contains(member)).collect();
+        // The index has stayers and leavers alike, so it stays as it is.
+        self.set_slot_members(id, place, stay);
+        self.raid.get_mut(id).expect("it was there").slots[place].leaving = leaving;
+        if old != stay {
+            let (inode, metablock) = (inode_of(&slot), slot.metablock);
+            call.effects.push(Effect::SetChanged { inode, dataset, metablock, old, new: stay.to_vec() });
+        }
+    }
+
+    fn set_slot_members(&mut self, id: RaidSetId, place: usize, members: &[pb::Member]) {
+        let slot = &mut self.raid.get_mut(id).expect("it was checked").slots[place];
+        match &mut slot.owner {
+            SlotOwner::Ballast(old) => *old = members.to_vec(),
+            SlotOwner::File(inode) => {
+                let (inode, metablock) = (*inode, slot.metablock);
+                if let Some(file) = self.edit(inode).file_mut() {
+                    file.map.update(metablock, |block| {
+                        block.members = members.into();
+                        block.generation += 1;
+                    });
+                }
+            }
+        }
+    }
+
+    pub(crate) fn raise(&mut self, call: &mut Call<'_>, id: RaidSetId) {
+        if let Some(set) = self.raid.get_mut(id) {
+            set.generation += 1;
+        }
+        call.effects.push(Effect::RaidSetChanged(id));
+    }
+
+    /// Where the members of the parts lie that are thin. A slot that has all its copies breaks no rule yet.
+    fn seats(&self, set: &RaidSet) -> RaidMembers {
+        let mut seats = row_seats(set);
+        for (place, slot) in (0..).zip(&set.slots) {
+            let members = self.slot_members(slot);
+            if is_thin(set.code, &members) {
+                seats.parts.insert(Part::Slot(place), seats_of(&members));
+            }
+        }
+        seats
+    }
+
+    /// The same for a RAID set that is not recorded yet.
+    pub(crate) fn proposed_seats(&self, set: &pb::RaidSet) -> RaidMembers {
+        let copies = set.code.unwrap_or_default().copies;
+        let mut seats = RaidMembers::default();
+        for (place, row) in (0..).zip(&set.rows) {
+            seats.parts.insert(Part::Row(place), row.member.iter().map(seat).collect());
+        }
+        for (place, slot) in (0..).zip(&set.slots) {
+            let inode = self.inodes.get(&ebb_types::InodeId::new(slot.inode));
+            let block = inode.and_then(|inode| inode.file()?.map.get(MetablockId::new(slot.metablock)));
+            if let Some(block) = block.filter(|block| block.members.len() <= copies as usize) {
+                seats.parts.insert(Part::Slot(place), seats_of(&block.members));
+            }
+        }
+        seats
+    }
+
+    /// I-65: refuses members of which one failure would take more than the code bears.
+    pub(crate) fn check_seats(&self, id: RaidSetId, code: RaidCode, seats: &RaidMembers) -> Result<()> {
+        let mut view = View::default();
+        let mut nodes: Vec<NodeId> = seats.seats().flat_map(|(_, seat)| [seat.node, seat.home]).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        for node in nodes {
+            let Some(known) = self.registered(node) else { continue };
+            view.volumes.push(ebb_layout::VolumeView {
+                node,
+                host: HostName::new(known.host.clone()),
+                rack: RackName::new(known.rack.clone()),
+                ..Default::default()
+            });
+        }
+        // Racks are the planner's: here nobody knows whether there are enough.
+        let rule = SpreadRule { code, racks: Racks::TooFew };
+        if let Some(breach) = check_spread(&Sites::of(&view), rule, seats).first() {
+            bail!(Invalid, "{id}: {breach}");
+        }
+        Ok(())
+    }
+}
+
+fn is_thin(code: RaidCode, members: &[pb::Member]) -> bool {
+    members.len() <= code.copies as usize
+}
+
+fn row_seats(set: &RaidSet) -> RaidMembers {
+    let mut seats = RaidMembers::default();
+    for (place, row) in (0..).zip(&set.rows) {
+        seats.parts.insert(Part::Row(place), vec![seat(&row.member)]);
+    }
+    seats
+}
+
+fn seats_of(members: &[pb::Member]) -> Vec<Seat> {
+    members.iter().map(seat).collect()
+}
+
+fn seat(member: &pb::Member) -> Seat {
+    Seat { node: member.node_id(), home: member.home_id() }
+}
+
+/// The file of a slot; 0 for ballast.
+fn inode_of(slot: &Slot) -> ebb_types::InodeId {
+    match slot.owner {
+        SlotOwner::File(inode) => inode,
+        SlotOwner::Ballast(_) => ebb_types::InodeId::new(0),
+    }
+}
