@@ -28,7 +28,7 @@ fn small() -> Trailer {
 fn the_bytes_are_those_of_the_page() {
     let bytes = small().encode().unwrap();
     let mut golden = Vec::new();
-    golden.extend(0xDD2E_D9D5_u32.to_le_bytes());
+    golden.extend(0x7F40_D2BA_u32.to_le_bytes());
     golden.extend([1, 0, 0, 0]);
     golden.extend([0x0B, 0x0A, 0, 0, 0, 0, 0, 0]);
     golden.extend([1, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0]);
@@ -124,7 +124,8 @@ fn contradictions_are_refused_by_name_though_the_checksum_is_right() {
         (32, 0, "slot 0 is of no metablock"),
         (32 + 24, 5, "slot 0 has 2 checksums for 5 bytes"),
         (32 + 28, 1, "at most 536870912 can be encoded"),
-        (32 + 32, 3000, "other checksums than fit"),
+        (32 + 32, 3000, "slot 0 has 3000 checksums for 16484 bytes"),
+        (32 + 32, 5000, "other checksums than fit"),
         (32 + 36, u32::MAX, "other checksums than fit"),
         (72, 1, "slot 1 is of no metablock"),
         (80, 1, "slot 1 is of no metablock"),
