@@ -195,7 +195,7 @@ fn target() -> PathBuf {
 }
 
 /// Crates with measurements in `examples/`.
-const MEASURED: &[&str] = &["ebb-rpc", "ebb-meta", "ebb-store", "ebb-client"];
+const MEASURED: &[&str] = &["ebb-rpc", "ebb-meta", "ebb-code", "ebb-store", "ebb-client"];
 
 fn programs(filter: &str) -> Result<Vec<Step>> {
     let tree = Tree::load().map_err(std::io::Error::other)?;

@@ -117,7 +117,8 @@ impl Job {
                 let lost = [Part::Slot(0), Part::Slot(1)];
                 let present = Present::all(self.code).without(lost[0]).without(lost[1]);
                 let plan = self.code.plan_decode(&present, &lost).expect("two rows");
-                let sources: Vec<&[u8]> = slots[2..].iter().copied().chain(self.rows[..2].iter().map(Vec::as_slice)).collect();
+                let sources: Vec<&[u8]> =
+                    slots[2..].iter().copied().chain(self.rows[..2].iter().map(Vec::as_slice)).collect();
                 plan.decode_with(kernel, &sources, &mut targets).expect("lengths agree");
             }
             (Call::Theirs, false) => {

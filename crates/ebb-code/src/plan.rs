@@ -123,9 +123,7 @@ impl Code {
 
     fn check_parts(self, present: &Present, wanted: &[Part]) -> Result<()> {
         let zeros = present.zeros.iter().map(|slot| Part::Slot(*slot));
-        if let Some(other) =
-            present.parts.iter().chain(wanted).copied().chain(zeros).find(|part| !self.has(*part))
-        {
+        if let Some(other) = present.parts.iter().chain(wanted).copied().chain(zeros).find(|part| !self.has(*part)) {
             bail!(Invalid, "{other} is no part of {self}");
         }
         for (index, part) in wanted.iter().enumerate() {
@@ -147,7 +145,8 @@ impl Code {
 fn slots_by_sources(here: &[usize], gone: &[usize], rows: &[usize]) -> BTreeMap<usize, Vec<u8>> {
     let count = here.len() + rows.len();
     let unit = |index: usize| (0..count).map(|at| u8::from(at == index)).collect::<Vec<u8>>();
-    let mut found: BTreeMap<usize, Vec<u8>> = here.iter().enumerate().map(|(index, slot)| (*slot, unit(index))).collect();
+    let mut found: BTreeMap<usize, Vec<u8>> =
+        here.iter().enumerate().map(|(index, slot)| (*slot, unit(index))).collect();
     let system = rows.iter().map(|row| gone.iter().map(|slot| coefficient(*row, *slot)).collect()).collect();
     let inverse = inverse(system).expect("every square part of the code's matrix has an inverse");
     for (slot, line) in gone.iter().zip(inverse) {

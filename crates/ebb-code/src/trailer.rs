@@ -161,11 +161,17 @@ impl Trailer {
         let mut rest = Take(bytes);
         let (due, sum) = (rest.u32(), crc32c(&bytes[4..]));
         if due != sum {
-            bail!(Corrupt, "the trailer of a check metablock is damaged: its bytes sum to {sum:08x}, and not to {due:08x}");
+            bail!(
+                Corrupt,
+                "the trailer of a check metablock is damaged: its bytes sum to {sum:08x}, and not to {due:08x}"
+            );
         }
         let code = rest.u32();
         if code != CODE {
-            bail!(Unsupported, "the check metablock is of code {code}, this program knows {CODE}: use the release that wrote it");
+            bail!(
+                Unsupported,
+                "the check metablock is of code {code}, this program knows {CODE}: use the release that wrote it"
+            );
         }
         let raid_set = RaidSetId::new(rest.u64());
         let [copies, slots, rows, row] = [(); 4].map(|()| rest.u32());
@@ -175,7 +181,8 @@ impl Trailer {
         // Before anything is taken from a count, and before room is made for it.
         let count = heads.iter().try_fold(0_u64, |sum, head| sum.checked_add(head[4]));
         let is_long_enough = |count: &u64| *count <= bytes.len() as u64 / 4;
-        let Some(count) = count.filter(is_long_enough).filter(|count| length_for(code.slots(), *count) == bytes.len() as u64)
+        let Some(count) =
+            count.filter(is_long_enough).filter(|count| length_for(code.slots(), *count) == bytes.len() as u64)
         else {
             return Err(damaged(format!("its slots have other checksums than fit into {} bytes", bytes.len())));
         };
@@ -248,12 +255,14 @@ impl Take<'_> {
     }
 
     fn next<const N: usize>(&mut self) -> [u8; N] {
-        let (front, rest) = self.0.split_first_chunk().expect("a trailer is at least a chunk long, and its counts fit into it");
+        let (front, rest) =
+            self.0.split_first_chunk().expect("a trailer is at least a chunk long, and its counts fit into it");
         self.0 = rest;
         *front
     }
 }
 
-const _: () = assert!(HEAD + SLOTS_MAX * SLOT + FOOT <= CHUNK_SIZE as usize, "every head fits into the shortest trailer");
+const _: () =
+    assert!(HEAD + SLOTS_MAX * SLOT + FOOT <= CHUNK_SIZE as usize, "every head fits into the shortest trailer");
 const _: () = assert!(METABLOCK_MAX + LENGTH_MAX <= 1 << 30, "a check metablock fits into a replica");
 const _: () = assert!(ROWS_MAX < 128 && SLOTS_MAX <= 128, "the numbers of rows and of slots do not meet");

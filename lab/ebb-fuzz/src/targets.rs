@@ -29,6 +29,7 @@ pub const ALL: &[Target] = &[
     store::JOURNAL,
     store::LABEL,
     store::NODE,
+    store::CHECK,
     store::HANDOFF_SEGMENT,
     store::HANDOFF_CALL,
     power::PLAN,

@@ -36,6 +36,7 @@ fn decoders_of_the_masters_disk_hold() {
 fn decoders_of_volumes_hold() {
     hold("store/");
     hold("block/");
+    hold("raid/");
 }
 
 #[test]
@@ -50,7 +51,7 @@ fn decoders_of_the_planners_hold() {
 
 #[test]
 fn every_target_is_in_some_test() {
-    let tested = ["wire/", "fuse/", "meta/", "master/", "handoff/", "store/", "block/", "power/", "plan/"];
+    let tested = ["wire/", "fuse/", "meta/", "master/", "handoff/", "store/", "block/", "raid/", "power/", "plan/"];
     for target in ALL {
         assert!(tested.iter().any(|prefix| target.name.starts_with(prefix)), "{} is in no test", target.name);
         assert_eq!(ALL.iter().filter(|other| other.name == target.name).count(), 1, "{} is there once", target.name);

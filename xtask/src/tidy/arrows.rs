@@ -4,7 +4,8 @@ use super::{Finding, map};
 use crate::tree::Tree;
 
 /// Crates in which every result is a function of the arguments.
-const PURE: &[&str] = &["ebb-types", "ebb-wire", "ebb-layout", "ebb-meta", "ebb-model", "ebb-power", "ebb-sim"];
+const PURE: &[&str] =
+    &["ebb-types", "ebb-wire", "ebb-layout", "ebb-code", "ebb-meta", "ebb-model", "ebb-power", "ebb-sim"];
 /// Crates with effects, which pure crates may not use.
 const ACTING: &[&str] =
     &["tokio", "ebb-runtime", "ebb-rpc", "rustix", "libc", "getrandom", "rand", "tracing-subscriber"];

@@ -75,7 +75,11 @@ unsafe fn add_up_of<L: Lanes, const PLAIN: usize, const OTHERS: usize, const WID
     if length < L::BYTES {
         return scalar::add_up(sources, sums, 0);
     }
-    let mut work = Work::<L, OTHERS> { sources: [std::ptr::null(); SLOTS_MAX], count: sources.len(), tables: [[L::table(0); OTHERS]; SLOTS_MAX] };
+    let mut work = Work::<L, OTHERS> {
+        sources: [std::ptr::null(); SLOTS_MAX],
+        count: sources.len(),
+        tables: [[L::table(0); OTHERS]; SLOTS_MAX],
+    };
     for (index, source) in sources.iter().enumerate() {
         work.sources[index] = source.as_ptr();
         for other in 0..OTHERS {

@@ -45,7 +45,8 @@ fn every_kernel_gives_the_bytes_of_the_scalar_one() {
         ]
     };
     let input = (0_usize..=32, 1_usize..=4).prop_flat_map(move |(count, targets)| {
-        let sources = prop::collection::vec((any::<u64>(), prop_oneof![2 => Just(600), 3 => length()], 0_usize..64), count);
+        let sources =
+            prop::collection::vec((any::<u64>(), prop_oneof![2 => Just(600), 3 => length()], 0_usize..64), count);
         let targets = prop::collection::vec((line(count), prop_oneof![3 => Just(600), 2 => length()]), targets);
         (sources, targets, 0_usize..64)
     });

@@ -1,5 +1,6 @@
 //! What the master and the block servers have on their disks.
 
+use ebb_code::fuzz as code;
 use ebb_handoff::fuzz as handoff;
 use ebb_master::log::fuzz as master;
 use ebb_store::fuzz as store;
@@ -108,6 +109,18 @@ pub(super) const NODE: Target = Target {
     decode: ebb_block::fuzz::identity,
     samples: ebb_block::fuzz::identities,
     repair: nothing,
+};
+
+/// The trailer, behind the length of its metablock (8 bytes). The checksums are copied, and encoded again.
+pub(super) const CHECK: Target = Target {
+    name: "raid/check",
+    source: "a check metablock",
+    cap: Cap { base: 16 << 10, times: 4 },
+    shape: Shape::Bytes,
+    cases: 3_000,
+    decode: code::check,
+    samples: code::trailers,
+    repair: code::repair,
 };
 
 pub(super) const HANDOFF_SEGMENT: Target = Target {
