@@ -89,11 +89,9 @@ mod tests {
     fn an_inverse_times_its_matrix_is_one_and_a_singular_matrix_has_none() {
         let matrix: Vec<Vec<u8>> = (0..3).map(|row| (4..7).map(|slot| coefficient(row, slot)).collect()).collect();
         let found = inverse(matrix.clone()).expect("a part of the code");
-        for (row, line) in matrix.iter().enumerate() {
-            for column in 0..3 {
-                let entry = (0..3).fold(0, |sum, at| sum ^ multiply(line[at], found[at][column]));
-                assert_eq!(entry, u8::from(row == column));
-            }
+        for (row, column) in (0..3).flat_map(|row| (0..3).map(move |column| (row, column))) {
+            let entry = (0..3).fold(0, |sum, at| sum ^ multiply(matrix[row][at], found[at][column]));
+            assert_eq!(entry, u8::from(row == column));
         }
         assert_eq!(inverse(vec![vec![3, 5], vec![3, 5]]), None);
         assert_eq!(inverse(vec![vec![0, 1], vec![1, 0]]), Some(vec![vec![0, 1], vec![1, 0]]));
