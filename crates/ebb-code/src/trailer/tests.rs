@@ -187,7 +187,32 @@ fn sums_of_row_zero_are_those_of_its_bytes() {
     }
 }
 
+#[test]
+fn samples_are_decoded_and_their_repair_changes_nothing() {
+    for sample in fuzz::trailers() {
+        assert!(fuzz::check(&sample));
+        let mut repaired = sample.clone();
+        fuzz::repair(&mut repaired);
+        assert!(repaired == sample);
+    }
+}
+
 proptest! {
+    /// As the engine of `ebb-fuzz` does it: numbers of a sample are changed, and its checksum is made right.
+    #[test]
+    fn changed_trailers_decode_or_are_refused(
+        changes in prop::collection::vec((0_usize..240, prop_oneof![0_u32..40, any::<u32>()]), 1..4),
+        cut in prop_oneof![3 => Just(0_usize), 1 => 0_usize..20_000],
+    ) {
+        let mut bytes = fuzz::trailers().swap_remove(0);
+        for (at, number) in changes {
+            bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+        }
+        bytes.truncate(bytes.len().saturating_sub(cut));
+        fuzz::repair(&mut bytes);
+        let _ = fuzz::check(&bytes);
+    }
+
     #[test]
     fn any_bytes_decode_or_are_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..200), length in 0_u64..1 << 31, pad: bool) {
         if pad {
