@@ -1,8 +1,14 @@
 //! Check bytes for a file-size distribution, by the grouping of blocks into sets (DiskReduce, Sec. 2).
 //!
-//! A check block is as long as the longest member of its set, so a set of one small block costs `m` times that block.
+//! The sets are made by the live system's grouping ([`ebb_layout::raid::grouping`]), of blocks that are all due at once. A
+//! check block is as long as the longest member of its set. A block that finds no other one costs `m` times itself here,
+//! as in the paper. The live system leaves it in its copies instead, and two more copies cost as much as two check blocks.
 
 use std::fmt;
+use std::time::Duration;
+
+use ebb_layout::raid::grouping::{Grouped, Packer, Ready, Step, Within, group};
+use ebb_types::InodeId;
 
 use super::sizes::Sizes;
 
@@ -46,31 +52,92 @@ pub struct Code {
 /// Check bytes as a share of the data.
 #[must_use]
 pub fn overhead(sizes: &Sizes, code: Code, grouping: Grouping) -> f64 {
+    let all = sizes.directories.iter();
+    // No set reaches over two directories unless it may reach over all: one at a time needs less memory.
     let check: u128 = match grouping {
-        Grouping::File => sizes.directories.iter().flatten().map(|size| check_bytes([*size], code)).sum(),
-        Grouping::Directory => sizes.directories.iter().map(|files| check_bytes(files.iter().copied(), code)).sum(),
-        Grouping::Across => check_bytes(sizes.directories.iter().flatten().copied(), code),
+        Grouping::File => all.map(|files| check_bytes(files.iter().copied(), code, Within::File)).sum(),
+        Grouping::Directory => all.map(|files| check_bytes(files.iter().copied(), code, Within::Directory)).sum(),
+        Grouping::Across => check_bytes(all.flatten().copied(), code, Within::Dataset),
     };
     check as f64 / sizes.bytes().max(1) as f64
 }
 
-/// Blocks of similar length share sets: longest first, every `k`-th begins a set and is its longest.
-fn check_bytes(files: impl IntoIterator<Item = u64>, code: Code) -> u128 {
-    let block = code.block_bytes.max(1);
-    let (mut full, mut tails) = (0_u64, Vec::new());
-    for size in files {
+/// Check bytes of files of one directory, or of all.
+///
+/// Full blocks are the longest, so whole sets of them come first in every group, and are only counted. Grouping sees the
+/// rest.
+fn check_bytes(files: impl IntoIterator<Item = u64>, code: Code, within: Within) -> u128 {
+    let (block, slots) = (code.block_bytes.max(1), u64::from(code.data.max(1)));
+    let (mut full, mut sets) = (0, 0);
+    let mut rest = Vec::new();
+    for (file, size) in (0..).zip(files) {
         full += size / block;
-        if !size.is_multiple_of(block) {
-            tails.push(size % block);
+        if within == Within::File {
+            sets += full / slots;
+            rest.extend((0..full % slots).map(|_| Block { file, bytes: block }));
+            full = 0;
         }
+        rest.extend(Some(size % block).filter(|bytes| *bytes > 0).map(|bytes| Block { file, bytes }));
     }
-    tails.sort_unstable_by(|one, other| other.cmp(one));
-    let data = u64::from(code.data);
-    let sets_begun_by_full = full.div_ceil(data);
-    let taken = sets_begun_by_full * data - full;
-    let rest = tails.iter().skip(usize::try_from(taken).expect("less than a set")).step_by(code.data as usize);
-    let longest = u128::from(sets_begun_by_full) * u128::from(block) + rest.map(|tail| u128::from(*tail)).sum::<u128>();
-    longest * u128::from(code.check)
+    sets += full / slots;
+    rest.extend((0..full % slots).map(|_| Block { file: 0, bytes: block }));
+
+    let slots = code.data.max(1) as usize;
+    let mut longest = Longest { blocks: &rest, slots, bytes: u128::from(sets) * u128::from(block) };
+    let mut left = (0..rest.len()).collect();
+    group(&rest, &mut left, &[Step { within, ready: Ready::Always }], slots, &mut longest);
+    let alone: u128 = left.into_iter().map(|index| u128::from(rest[index].bytes)).sum();
+    (longest.bytes + alone) * u128::from(code.check)
+}
+
+/// A block of a file.
+struct Block {
+    /// Number of the file.
+    file: u32,
+    bytes: u64,
+}
+
+impl Grouped for Block {
+    fn file(&self) -> InodeId {
+        InodeId::new(self.file.into())
+    }
+
+    fn directory(&self) -> InodeId {
+        InodeId::default()
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn waited(&self) -> Duration {
+        Duration::MAX
+    }
+}
+
+/// Sets of whatever comes first, on nodes enough. It adds up their longest blocks.
+struct Longest<'b> {
+    blocks: &'b [Block],
+    slots: usize,
+    bytes: u128,
+}
+
+impl Packer for Longest<'_> {
+    /// Bytes of the longest block.
+    type Draft = u64;
+
+    fn reach(&self) -> usize {
+        self.slots
+    }
+
+    fn draft(&mut self, window: &[usize], _: Step) -> Option<(Vec<usize>, u64)> {
+        let longest = self.blocks[*window.first()?].bytes;
+        Some(((0..window.len()).collect(), longest))
+    }
+
+    fn accept(&mut self, longest: u64, _: Step) {
+        self.bytes += u128::from(longest);
+    }
 }
 
 #[cfg(test)]
@@ -121,7 +188,9 @@ mod tests {
         #[test]
         fn the_arithmetic_is_the_list(files in proptest::collection::vec(0_u64..3_000, 0..40), data in 1_u32..10, check in 0_u32..4) {
             let code = Code { data, check, block_bytes: 100 };
-            prop_assert_eq!(check_bytes(files.iter().copied(), code), naive(&files, code));
+            prop_assert_eq!(check_bytes(files.iter().copied(), code, Within::Dataset), naive(&files, code));
+            let each: u128 = files.iter().map(|size| naive(&[*size], code)).sum();
+            prop_assert_eq!(check_bytes(files.iter().copied(), code, Within::File), each);
         }
 
         #[test]
