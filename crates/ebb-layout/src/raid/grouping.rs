@@ -46,7 +46,7 @@ pub enum Ready {
 /// One step of grouping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// Who may share a RAID set.
+    /// Which metablocks may share a RAID set.
     pub within: Within,
     /// When it is made.
     pub ready: Ready,

@@ -137,14 +137,14 @@ mod tests {
             let down: BTreeSet<NodeId> = down.into_iter().map(NodeId::new).collect();
             let nodes: Vec<NodeId> =
                 set.seats().map(|(_, seat)| seat.node).filter(|node| !down.contains(node)).collect::<BTreeSet<_>>().into_iter().collect();
-            let told = fewest_fatal_losses(&set, |node| !down.contains(&node));
+            let found = fewest_fatal_losses(&set, |node| !down.contains(&node));
             let has_slots = set.parts.keys().any(|part| matches!(part, Part::Slot(_)));
             let fatal = (0..1_u32 << nodes.len()).filter(|chosen| {
                 let more = nodes.iter().enumerate().filter(|(at, _)| chosen >> at & 1 == 1).map(|(_, node)| *node);
                 !tolerates(&set, &down.iter().copied().chain(more).collect())
             });
             let least = fatal.map(u32::count_ones).min();
-            prop_assert!(!has_slots || least == Some(told), "{least:?} and {told}: {set:?}");
+            prop_assert!(!has_slots || least == Some(found), "{least:?} and {found}: {set:?}");
         }
     }
 }

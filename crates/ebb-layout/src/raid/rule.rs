@@ -100,7 +100,6 @@ impl RaidRule {
         let chain = self.chain.as_deref()?;
         match frame {
             Frame::Turn(first) => Some(self.turn(first).iter().map(|place| (chain.nodes()[*place], 1.0)).collect()),
-            Frame::NearTurn(_) => Some(chain.nodes().iter().map(|node| (*node, 1.0)).collect()),
             _ if self.layout.has_primaries() => {
                 let columns = match frame {
                     Frame::Column(column) => column..column + 1,
@@ -110,6 +109,7 @@ impl RaidRule {
                 let run = columns.flat_map(|column| chain.run(copy, column));
                 Some(run.map(|(place, share)| (chain.nodes()[*place], *share)).collect())
             }
+            _ if self.layout.has_chain() => Some(chain.nodes().iter().map(|node| (*node, 1.0)).collect()),
             _ => None,
         }
     }
@@ -128,16 +128,15 @@ impl RaidRule {
     fn has_hosts(&self, sites: &Sites<'_>) -> bool {
         let code = self.spread.code;
         if self.turns().is_some() {
-            let starts = 0..self.chain_len() as usize;
-            let in_rule = |first: usize| {
-                let places = self.turn(first);
-                self.spread.racks == Racks::TooFew || places.len() == self.hold(sites, Frame::Turn(first), &places)
-            };
-            let all: Vec<usize> = starts.clone().collect();
+            let all: Vec<usize> = (0..self.chain_len() as usize).collect();
             let members = (code.slots + code.rows) as usize;
+            let in_racks = |first: &usize| {
+                let places = self.turn(*first);
+                self.spread.racks == Racks::TooFew || places.len() == self.hold(sites, Frame::Turn(*first), &places)
+            };
             return all.len() >= members
                 && self.hold(sites, Frame::Anywhere, &all) == members
-                && starts.map(in_rule).all(|is| is);
+                && all.iter().all(in_racks);
         }
         let Some(chain) = self.primaries() else {
             return self.hold(sites, Frame::Anywhere, &[]) == (code.slots + code.rows) as usize;
@@ -160,10 +159,8 @@ impl RaidRule {
             _ => anywhere(),
         };
         let row = |row: u32| match self.row_nodes(frame, row) {
-            Some(nodes) if !(self.turns().is_some() && frame == Frame::Anywhere) => {
-                on(&mut nodes.into_iter().map(|one| one.0))
-            }
-            _ => slot.clone(),
+            Some(nodes) => on(&mut nodes.into_iter().map(|one| one.0)),
+            None => slot.clone(),
         };
         let rows = (0..code.rows).map(row);
         let items: Vec<Vec<Offer>> = rows.chain((0..code.slots).map(|_| slot.clone())).collect();
