@@ -352,6 +352,10 @@ async fn set(context: &Context, client: &ebb_client::Client, args: SetArgs) -> R
         share: args.share,
         priority: args.priority,
         placement,
+        // No option of the command: nothing encodes yet.
+        raid: None,
+        encode: None,
+        delay_ms: None,
     };
     if set == pb::meta_op::SetDataset::default() {
         bail!(
