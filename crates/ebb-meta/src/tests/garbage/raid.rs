@@ -1,6 +1,6 @@
 //! Commands about RAID sets.
 
-use ebb_types::{MetablockId, RaidSetId};
+use ebb_types::RaidSetId;
 use ebb_wire::pb;
 use ebb_wire::pb::command::Command as Change;
 use ebb_wire::pb::meta_op::{self, Op};
@@ -45,17 +45,14 @@ impl Dice<'_> {
     }
 
     fn taken(&mut self) -> u64 {
-        let next = self.machine.next_metablock().raw();
-        let all = (1..next).filter(|id| self.machine.is_taken(MetablockId::new(*id))).collect();
+        let all = self.machine.raid.taken().iter().copied().collect();
         self.pick(all).unwrap_or(1)
     }
 
     fn seal(&mut self) -> pb::SealSets {
         let (id, mut row) = (self.taken(), self.taken());
         if id == row && !self.one_in(10) {
-            row = (1..self.machine.next_metablock().raw())
-                .rfind(|other| *other != id && self.machine.is_taken(MetablockId::new(*other)))
-                .unwrap_or(row);
+            row = self.machine.raid.taken().iter().copied().find(|other| *other != id).unwrap_or(row);
         }
         let mut dissolves = Vec::new();
         let mut slots = self.slots(0);
