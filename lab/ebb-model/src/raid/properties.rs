@@ -86,7 +86,7 @@ fn are_forgotten(protocol: &Raid, state: &State) -> bool {
         members.iter().all(|place| {
             let replica = state.nodes[place].disk[slot.metablock].filter(|_| state.nodes[place].is_up);
             replica.is_none_or(|replica| {
-                replica.promised >= RETIRED || actions.contains(&crate::raid::Action::Retire(at, place))
+                replica.promised == RETIRED || actions.contains(&crate::raid::Action::Retire(at, place))
             })
         })
     })
