@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ebb_types::{CHUNK_SIZE, Epoch, MetablockId, RaidSetId, Result, Version, bail};
+use ebb_types::{CHUNK_SIZE, Epoch, MetablockId, RAID_METABLOCK_SIZE_MAX, RaidSetId, Result, Version, bail};
 
 use crate::code::{Code, ROWS_MAX, SLOTS_MAX};
 use crate::sums::{ChunkSum, crc32c, sum_of_row_zero};
@@ -17,7 +17,7 @@ const MAGIC: &[u8; 8] = b"EBBCHECK";
 const CODE: u32 = 1;
 
 /// Longest metablock of a slot: a check metablock is longer by its trailer, and must fit into a replica (1 GiB).
-pub const METABLOCK_MAX: u64 = 512 << 20;
+pub const METABLOCK_MAX: u64 = RAID_METABLOCK_SIZE_MAX;
 
 /// Bytes of the head without the slots.
 const HEAD: usize = 32;

@@ -10,7 +10,7 @@ use crate::{Ask, ChainView, LayoutKind, Plan, Reason, View, VolumeView, choose, 
 
 const GIB: u64 = 1 << 30;
 
-fn volume(node: u64, disk: u64, host: u64, rack: u64) -> VolumeView {
+pub(crate) fn volume(node: u64, disk: u64, host: u64, rack: u64) -> VolumeView {
     VolumeView {
         node: NodeId::new(node),
         volume: VolumeId::new(node * 10 + disk),
@@ -26,7 +26,7 @@ fn volume(node: u64, disk: u64, host: u64, rack: u64) -> VolumeView {
 }
 
 /// Nodes 1.. with a host each, dealt to racks 0.. in turn.
-fn even(nodes: u64, racks: u64, disks: u64) -> View {
+pub(crate) fn even(nodes: u64, racks: u64, disks: u64) -> View {
     let volumes = (1..=nodes).flat_map(|node| (0..disks).map(move |disk| volume(node, disk, node, node % racks)));
     View { volumes: volumes.collect() }
 }

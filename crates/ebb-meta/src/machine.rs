@@ -108,6 +108,11 @@ impl Call<'_> {
         Self { now, session, credentials, placements: &[], effects: Vec::new(), step }
     }
 
+    /// Seconds since 1970 UTC; 0 before.
+    pub(crate) fn now_s(&self) -> u64 {
+        u64::try_from(self.now / 1_000_000_000).unwrap_or(0)
+    }
+
     /// Records that attributes or entries of this inode changed. Several calls for one inode give one effect.
     pub(crate) fn changed(&mut self, inode: InodeId) {
         let effect = Effect::Changed { inode, by: self.session };

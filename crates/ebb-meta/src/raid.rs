@@ -113,7 +113,7 @@ impl RaidSets {
         &self.taken
     }
 
-    pub(crate) fn take(&mut self, id: u64) {
+    pub(crate) fn add_taken(&mut self, id: u64) {
         self.taken.insert(id);
     }
 

@@ -10,7 +10,6 @@ use crate::machine::{Call, Machine};
 use crate::map::Metablock;
 use crate::ops::grant::check_generation;
 use crate::outcome::{Effect, Reply};
-use crate::raid::thaw::seconds;
 
 impl Machine {
     /// Starts a recovery: raises the epoch, and fences off the holder, if there still is one. A recovery that ended
@@ -125,7 +124,7 @@ impl Machine {
     }
 
     fn stamp(&mut self, call: &mut Call<'_>, id: InodeId, block: MetablockId, found: &pb::Metablock) {
-        let (wanted, now_s) = (self.wanted_copies(id), seconds(call.now));
+        let (wanted, now_s) = (self.wanted_copies(id), call.now_s());
         let Some(file) = self.edit(id).file_mut() else { return };
         let Some((old, before)) = file.map.get(block).map(|block| (block.members.clone(), block.left_out().to_vec()))
         else {

@@ -10,7 +10,6 @@ use crate::inode::{Body, Inode, MODE_MASK, S_ISGID, S_ISVTX, S_IXGRP};
 use crate::machine::{Call, Machine, take_id};
 use crate::outcome::Effect;
 use crate::permission::{self, EXECUTE, WRITE};
-use crate::raid::death::freed;
 use crate::xattr::Xattrs;
 
 /// Properties of an inode that is to be made.
@@ -284,8 +283,7 @@ impl Machine {
                 call.effects.push(Effect::LeaseEnded { inode: id, session });
             }
             for heir in &file.heirs {
-                self.replicas.free(heir.id, &heir.members, &[]);
-                call.effects.push(freed(id, inode.dataset, heir.id, &heir.members));
+                self.free_metablock(call, (id, inode.dataset), heir.id, &heir.members, &[]);
             }
             for block in file.map.iter() {
                 self.lose_metablock(call, id, inode.dataset, block);

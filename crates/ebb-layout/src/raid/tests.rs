@@ -22,23 +22,12 @@ pub(super) fn code(text: &str) -> RaidCode {
 }
 
 pub(super) fn volume(node: u64, host: u64, rack: u64) -> VolumeView {
-    VolumeView {
-        node: NodeId::new(node),
-        volume: VolumeId::new(node * 10),
-        incarnation: Incarnation::new(node * 100),
-        host: HostName::new(format!("h{host}")),
-        rack: RackName::new(format!("r{rack}")),
-        capacity_bytes: 100 * GIB,
-        free_bytes: 60 * GIB,
-        load: 0,
-        usable: true,
-        off: false,
-    }
+    crate::tests::volume(node, 0, host, rack)
 }
 
-/// Nodes 1.. with a host each, dealt to racks 0.. in turn.
+/// Nodes 1.. with a host and a disk each, dealt to racks 0.. in turn.
 pub(super) fn even_view(nodes: u64, racks: u64) -> View {
-    View { volumes: (1..=nodes).map(|node| volume(node, node, node % racks)).collect() }
+    crate::tests::even(nodes, racks, 1)
 }
 
 /// A layout on a cluster of so many nodes. On chains a third of them are primaries at most.

@@ -8,7 +8,6 @@ use super::truncate::{check_committed, merge};
 use crate::inode::FILE_SIZE_MAX;
 use crate::machine::{Call, Machine};
 use crate::outcome::Effect;
-use crate::raid::thaw::seconds;
 
 impl Machine {
     /// Records each file that passes the checks, and lists the refused ones. If the request names one file, the reply
@@ -89,7 +88,7 @@ impl Machine {
             inode.kill_privileges();
         }
         if let Some(file) = inode.file_mut() {
-            merge(file, &commit.metablocks, seconds(call.now));
+            merge(file, &commit.metablocks, call.now_s());
             if commit.trimmed {
                 file.trim = None;
             }

@@ -21,7 +21,6 @@ use crate::inode::{FILE_SIZE_MAX, FileBody, Inode};
 use crate::machine::{Call, Machine};
 use crate::map::Metablock;
 use crate::permission::{self, WRITE};
-use crate::raid::thaw::seconds;
 
 impl Machine {
     /// Refuses a size that this request may not set now.
@@ -57,7 +56,7 @@ impl Machine {
         let inode = self.edit(id);
         let Some(file) = inode.file_mut() else { return };
         let held = file.holder.is_some();
-        merge(file, &op.committed, seconds(call.now));
+        merge(file, &op.committed, call.now_s());
         // Ordering: after `merge`, which may raise lengths that the cut reduces.
         let gone = file.map.remove_where(|block| block.index > index || (block.index == index && edge == 0));
         if let Some(block) = file.map.at_index(index).map(|block| block.id) {

@@ -20,10 +20,7 @@ impl Machine {
     ) {
         match block.frozen.and_then(|frozen| frozen.raid_set) {
             Some(id) => self.kill_slot(call, id, block),
-            None => {
-                self.replicas.free(block.id, &block.members, block.left_out());
-                call.effects.push(freed(inode, dataset, block.id, &block.members));
-            }
+            None => self.free_metablock(call, (inode, dataset), block.id, &block.members, block.left_out()),
         }
     }
 
@@ -50,14 +47,15 @@ impl Machine {
     /// Frees the rows and the ballast of a RAID set. Its living slots are the caller's.
     pub(crate) fn end_raid_set(&mut self, call: &mut Call<'_>, id: RaidSetId) {
         let Some(set) = self.raid.remove(id) else { return };
+        let owner = (InodeId::new(0), set.dataset);
         for row in &set.rows {
-            self.free_owned(call, set.dataset, row.metablock, &[row.member]);
+            self.free_metablock(call, owner, row.metablock, &[row.member], &[]);
         }
         for slot in &set.slots {
             match &slot.owner {
                 SlotOwner::Ballast(_) => {
                     let sources = self.slot_sources(slot);
-                    self.free_owned(call, set.dataset, slot.metablock, &sources);
+                    self.free_metablock(call, owner, slot.metablock, &sources, &[]);
                 }
                 SlotOwner::File(inode) => {
                     if let Some(file) = self.edit(*inode).file_mut() {
@@ -72,9 +70,19 @@ impl Machine {
         call.effects.push(Effect::RaidSetChanged(id));
     }
 
-    fn free_owned(&mut self, call: &mut Call<'_>, dataset: DatasetId, id: MetablockId, members: &[pb::Member]) {
-        self.replicas.free(id, members, &[]);
-        call.effects.push(freed(InodeId::new(0), dataset, id, members));
+    /// Nothing has this metablock any more: its replicas are to be deleted. `of`: the file that had it, or 0 for a RAID
+    /// set, and the dataset.
+    pub(crate) fn free_metablock(
+        &mut self,
+        call: &mut Call<'_>,
+        of: (InodeId, DatasetId),
+        metablock: MetablockId,
+        members: &[pb::Member],
+        left_out: &[pb::LeftOut],
+    ) {
+        self.replicas.free(metablock, members, left_out);
+        let (inode, dataset) = of;
+        call.effects.push(Effect::SetChanged { inode, dataset, metablock, old: members.to_vec(), new: Vec::new() });
     }
 
     /// Ends a RAID set whose living slots have all wanted copies again. They stay frozen.
@@ -101,9 +109,4 @@ impl Machine {
         self.end_raid_set(call, id);
         Ok(Reply::None)
     }
-}
-
-/// The effect of a metablock that nothing has any more.
-pub(crate) fn freed(inode: InodeId, dataset: DatasetId, metablock: MetablockId, members: &[pb::Member]) -> Effect {
-    Effect::SetChanged { inode, dataset, metablock, old: members.to_vec(), new: Vec::new() }
 }

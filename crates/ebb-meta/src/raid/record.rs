@@ -133,7 +133,7 @@ impl Machine {
             if *id == 0 || *id >= self.next.metablock.raw() {
                 bail!(Corrupt, "m{id} was taken, and is above the counter");
             }
-            self.raid.take(*id);
+            self.raid.add_taken(*id);
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ impl Machine {
         let first = self.next.metablock;
         for _ in 0..count {
             let id = take_id!(self.next.metablock, MetablockId);
-            self.raid.take(id.raw());
+            self.raid.add_taken(id.raw());
         }
         Ok(Reply::Ids { first, count })
     }
@@ -117,10 +117,10 @@ impl Machine {
             }
             self.check_slot(id, dataset, slot, dissolved)?;
         }
-        self.check_seats(id, code, &self.proposed_seats(set))
+        self.check_seats(id, code, &self.proposed_seats(set, code))
     }
 
-    /// Compare-and-swap: the metablock is the file's at that version and length, and nobody can be writing it.
+    /// Compare-and-swap: the metablock is the file's at that version and length, and no holder can be writing it.
     fn check_slot(
         &self,
         id: RaidSetId,

@@ -7,7 +7,6 @@ use ebb_wire::convert::version;
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op;
 
-use super::death::freed;
 use crate::machine::{Call, Machine, take_id};
 use crate::map::{Frozen, Metablock};
 use crate::outcome::Effect;
@@ -109,7 +108,7 @@ impl Machine {
             generation: 1,
             members,
             left_out: None,
-            committed_s: seconds(call.now),
+            committed_s: call.now_s(),
             frozen: None,
         };
         self.counted(id, |machine| {
@@ -128,7 +127,7 @@ impl Machine {
         Ok(pb::MetaReply { metablocks: vec![block.to_pb()], ..self.attr_reply(id)? })
     }
 
-    /// I-68: an heir that did not take its place has bytes of nobody. `from`: those of this index and higher ones.
+    /// I-68: an heir that did not take its place has bytes that no file has. `from`: those of this index and higher ones.
     pub(crate) fn end_heirs(&mut self, call: &mut Call<'_>, id: InodeId, from: u64) {
         if self.heirs(id).iter().all(|heir| heir.index < from) {
             return;
@@ -140,13 +139,7 @@ impl Machine {
         file.heirs = kept;
         let ended: Vec<Heir> = ended;
         for heir in ended {
-            self.replicas.free(heir.id, &heir.members, &[]);
-            call.effects.push(freed(id, dataset, heir.id, &heir.members));
+            self.free_metablock(call, (id, dataset), heir.id, &heir.members, &[]);
         }
     }
-}
-
-/// Seconds since 1970 of a command's time; 0 before.
-pub(crate) fn seconds(now_ns: i64) -> u64 {
-    u64::try_from(now_ns / 1_000_000_000).unwrap_or(0)
 }

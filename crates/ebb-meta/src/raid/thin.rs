@@ -2,7 +2,7 @@
 
 use ebb_layout::View;
 use ebb_layout::raid::{Part, Racks, RaidMembers, Seat, Sites, SpreadRule, check_spread};
-use ebb_types::{HostName, MetablockId, NodeId, RackName, RaidCode, RaidSetId, Result, bail};
+use ebb_types::{HostName, InodeId, MetablockId, NodeId, RackName, RaidCode, RaidSetId, Result, bail};
 use ebb_wire::pb;
 
 use super::{RaidSet, Slot, SlotOwner};
@@ -78,7 +78,7 @@ impl Machine {
             let set = self.raid.get_mut(id).expect("it was checked");
             set.rows[row].member = member;
             let effect = Effect::SetChanged {
-                inode: ebb_types::InodeId::new(0),
+                inode: InodeId::new(0),
                 dataset,
                 metablock,
                 old: vec![old],
@@ -103,8 +103,7 @@ impl Machine {
             .filter(|one| op.members.iter().all(|member| member.node != one.node))
             .copied()
             .collect();
-        let indexed: Vec<pb::Member> = old.iter().chain(&slot.leaving).copied().collect();
-        self.replicas.unindex(metablock, &indexed);
+        self.replicas.unindex(metablock, &self.slot_sources(&slot));
         self.replicas.index(metablock, &op.members);
         self.replicas.index(metablock, &kept);
         self.set_slot_members(id, place, &op.members);
@@ -184,16 +183,15 @@ impl Machine {
     }
 
     /// The same for a RAID set that is not recorded yet.
-    pub(crate) fn proposed_seats(&self, set: &pb::RaidSet) -> RaidMembers {
-        let copies = set.code.unwrap_or_default().copies;
+    pub(crate) fn proposed_seats(&self, set: &pb::RaidSet, code: RaidCode) -> RaidMembers {
         let mut seats = RaidMembers::default();
         for (place, row) in (0..).zip(&set.rows) {
             seats.parts.insert(Part::Row(place), row.member.iter().map(seat).collect());
         }
         for (place, slot) in (0..).zip(&set.slots) {
-            let inode = self.inodes.get(&ebb_types::InodeId::new(slot.inode));
+            let inode = self.inodes.get(&InodeId::new(slot.inode));
             let block = inode.and_then(|inode| inode.file()?.map.get(MetablockId::new(slot.metablock)));
-            if let Some(block) = block.filter(|block| block.members.len() <= copies as usize) {
+            if let Some(block) = block.filter(|block| is_thin(code, &block.members)) {
                 seats.parts.insert(Part::Slot(place), seats_of(&block.members));
             }
         }
@@ -215,7 +213,7 @@ impl Machine {
                 ..Default::default()
             });
         }
-        // Racks are the planner's: here nobody knows whether there are enough.
+        // Racks are the planner's: here it is not known whether there are enough.
         let rule = SpreadRule { code, racks: Racks::TooFew };
         if let Some(breach) = check_spread(&Sites::of(&view), rule, seats).first() {
             bail!(Invalid, "{id}: {breach}");
@@ -245,9 +243,9 @@ fn seat(member: &pb::Member) -> Seat {
 }
 
 /// The file of a slot; 0 for ballast.
-fn inode_of(slot: &Slot) -> ebb_types::InodeId {
+fn inode_of(slot: &Slot) -> InodeId {
     match slot.owner {
         SlotOwner::File(inode) => inode,
-        SlotOwner::Ballast(_) => ebb_types::InodeId::new(0),
+        SlotOwner::Ballast(_) => InodeId::new(0),
     }
 }

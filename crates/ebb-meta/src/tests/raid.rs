@@ -25,7 +25,7 @@ fn apply(world: &mut World, change: Change) -> Result<Reply, E> {
     world.apply(change).reply.map_err(|error| error.kind())
 }
 
-fn take(world: &mut World, count: u32) -> u64 {
+fn take_ids(world: &mut World, count: u32) -> u64 {
     match apply(world, Change::TakeIds(count)).unwrap() {
         Reply::Ids { first, .. } => first.raw(),
         other => panic!("not ids: {other:?}"),
@@ -61,7 +61,7 @@ impl Sealed {
         let mut world = World::new();
         let a = settled(&mut world, "a", &[1, 3]);
         let b = settled(&mut world, "b", &[2, 3]);
-        let raid_set = take(&mut world, 2);
+        let raid_set = take_ids(&mut world, 2);
         let row = raid_set + 1;
         let set = proposed(&world, raid_set, (row, 4), &[a, b]);
         seal(&mut world, set).unwrap();
@@ -133,7 +133,7 @@ fn a_seal_is_compared_with_what_the_files_are_now() {
     let mut world = World::new();
     let a = settled(&mut world, "a", &[1, 3]);
     let b = settled(&mut world, "b", &[2, 3]);
-    let id = take(&mut world, 2);
+    let id = take_ids(&mut world, 2);
     let good = proposed(&world, id, (id + 1, 4), &[a, b]);
     let refused = |world: &mut World, change: &dyn Fn(&mut pb::RaidSet)| {
         let mut set = good.clone();
@@ -161,7 +161,7 @@ fn a_seal_is_compared_with_what_the_files_are_now() {
 fn what_lacks_a_copy_is_not_sealed() {
     let mut world = World::new();
     let (a, b) = (settled(&mut world, "a", &[1]), settled(&mut world, "b", &[2, 3]));
-    let id = take(&mut world, 2);
+    let id = take_ids(&mut world, 2);
     let set = proposed(&world, id, (id + 1, 4), &[a, b]);
     assert_eq!(seal(&mut world, set), Err(E::Busy));
 }
@@ -171,11 +171,11 @@ fn what_lacks_a_copy_is_not_sealed() {
 fn ids_of_an_earlier_run_are_worth_nothing() {
     let mut world = World::new();
     let (a, b) = (settled(&mut world, "a", &[1, 3]), settled(&mut world, "b", &[2, 3]));
-    let id = take(&mut world, 2);
+    let id = take_ids(&mut world, 2);
     let set = proposed(&world, id, (id + 1, 4), &[a, b]);
     apply(&mut world, Change::BeginRun(pb::BeginRun { lineage: 5, mark: 2, after: 0 })).unwrap();
     assert_eq!(seal(&mut world, set), Err(E::Stale));
-    assert!(take(&mut world, 1) > id + 1, "and they are not given again");
+    assert!(take_ids(&mut world, 1) > id + 1, "and they are not given again");
 }
 
 #[test]
@@ -329,7 +329,7 @@ fn repacking_ends_the_old_with_the_new() {
     let (a, b) = (sealed.a, sealed.b);
     let c = settled(&mut sealed.world, "c", &[6, 7]);
     sealed.remove("a", a.0);
-    let id = take(&mut sealed.world, 2);
+    let id = take_ids(&mut sealed.world, 2);
     let set = proposed(&sealed.world, id, (id + 1, 5), &[b, c]);
     assert_eq!(seal(&mut sealed.world, set.clone()), Err(E::Busy), "it is in a RAID set");
     let dissolves = |generation| vec![pb::DissolveSet { raid_set: sealed.raid_set, generation }];
@@ -363,7 +363,7 @@ fn the_way_back_to_copies_wants_them_first() {
     let (_, record) = sealed.world.machine.find_metablock(MetablockId::new(a)).unwrap();
     assert_eq!(record.frozen, Some(pb::Frozen { raid_set: 0, slot: 0, length: MIB }), "it stays frozen");
     // And it can be sealed again.
-    let id = take(&mut sealed.world, 2);
+    let id = take_ids(&mut sealed.world, 2);
     let set = proposed(&sealed.world, id, (id + 1, 4), &[sealed.a, sealed.b]);
     seal(&mut sealed.world, set).unwrap();
 }
