@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_types::{HostName, Incarnation, InodeId, MetablockId, NodeId, RackName, RaidCode, Redundancy, VolumeId};
+use ebb_types::{HostName, InodeId, MetablockId, NodeId, RaidCode, Redundancy, VolumeId};
 use proptest::prelude::*;
 
 use super::*;
@@ -13,7 +13,6 @@ use crate::{Ask, View, VolumeView, choose};
 mod even;
 mod repack;
 
-const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
 
