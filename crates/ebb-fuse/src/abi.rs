@@ -105,6 +105,8 @@ pub const RELEASE_FLOCK_UNLOCK: u32 = 1 << 1;
 pub const LK_FLOCK: u32 = 1 << 0;
 /// `FUSE_NOTIFY_INVAL_INODE`: drop data or attributes of an inode.
 pub const NOTIFY_INVAL_INODE: i32 = 2;
+/// `FUSE_NOTIFY_STORE`: data of an inode for the page cache.
+pub const NOTIFY_STORE: i32 = 4;
 /// `FUSE_NOTIFY_INC_EPOCH`, from protocol 7.44 on: look up each name again before its next use.
 pub const NOTIFY_INC_EPOCH: i32 = 8;
 /// First minor version with [`NOTIFY_INC_EPOCH`]: Linux 6.16.

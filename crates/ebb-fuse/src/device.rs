@@ -119,4 +119,22 @@ impl Device {
             Err(error) => Err(Error::from_io(&error.into(), format!("notifying {PATH}"))),
         }
     }
+
+    /// Sends a message whose last byte has no memory behind it. The kernel takes the message, and
+    /// then finds that it cannot fetch this byte.
+    pub fn notify_without_data(&self, message: &[u8]) -> Result<()> {
+        let parts = [
+            libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() },
+            libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 1 },
+        ];
+        // SAFETY: the call reads `message` behind the first pointer. It answers EFAULT for the second one, which is
+        // null.
+        let written = unsafe { libc::writev(self.fd.as_raw_fd(), parts.as_ptr(), parts.len() as libc::c_int) };
+        let error = std::io::Error::last_os_error();
+        match error.raw_os_error() {
+            _ if written >= 0 => Err(err!(Internal, "the kernel found data of a notification that has none")),
+            Some(libc::EFAULT | libc::ENOENT | libc::ENODEV | libc::EPERM) => Ok(()),
+            _ => Err(Error::from_io(&error, format!("notifying {PATH}"))),
+        }
+    }
 }

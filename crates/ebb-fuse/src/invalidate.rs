@@ -26,7 +26,7 @@ use crate::device::Device;
 /// a request under way, and the kernel has few of those.
 const THREADS_MAX: usize = 256;
 
-/// Maximum number of queued ranges that no task waits for. A late drop of these does no harm.
+/// Maximum number of queued ranges that no task waits for. They may be dropped late, or not at all.
 const QUEUE_MAX: usize = 1 << 16;
 
 /// Part of a file.
@@ -47,7 +47,32 @@ impl Range {
     }
 }
 
-/// Queue of ranges, and the threads that notify the kernel of them.
+/// Change to the kernel's caches that may wait for locked pages.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Notice {
+    /// The kernel drops a range, and the attributes of its file.
+    Drop(Range),
+    /// The kernel's size of a file becomes at least this number of bytes.
+    Grow(InodeId, u64),
+}
+
+impl Notice {
+    fn inode(&self) -> InodeId {
+        match self {
+            Self::Drop(range) => range.inode,
+            Self::Grow(inode, _) => *inode,
+        }
+    }
+
+    fn send(&self, device: &Device) -> Result<()> {
+        match *self {
+            Self::Drop(range) => device.notify(&reply::invalidate_range(range)),
+            Self::Grow(inode, size) => device.notify_without_data(&reply::store_last_byte(inode, size)),
+        }
+    }
+}
+
+/// Queue of notices, and the threads that send them to the kernel.
 pub struct Invalidator {
     state: Mutex<State>,
     changed: Condvar,
@@ -65,39 +90,39 @@ impl std::fmt::Debug for Invalidator {
 
 #[derive(Default)]
 struct State {
-    /// Ranges in the order of their arrival, each once.
-    queue: VecDeque<Range>,
-    /// Tasks that wait for ranges in the queue.
-    waiting: BTreeMap<Range, Vec<oneshot::Sender<()>>>,
-    /// Ranges of which a thread is notifying the kernel. The thread waits for their pages, and a
-    /// second thread would wait with it.
-    busy: BTreeSet<Range>,
+    /// Notices in the order of their arrival, each once.
+    queue: VecDeque<Notice>,
+    /// Tasks that wait for notices in the queue.
+    waiting: BTreeMap<Notice, Vec<oneshot::Sender<()>>>,
+    /// Notices that a thread is sending. The thread waits for their pages, and a second thread
+    /// would wait with it.
+    busy: BTreeSet<Notice>,
     threads: usize,
     idle: usize,
     closed: bool,
 }
 
 impl State {
-    fn add(&mut self, range: Range, done: Option<oneshot::Sender<()>>) {
-        if !self.waiting.contains_key(&range) {
+    fn add(&mut self, notice: Notice, done: Option<oneshot::Sender<()>>) {
+        if !self.waiting.contains_key(&notice) {
             if done.is_none() && self.queue.len() >= QUEUE_MAX {
                 return;
             }
-            self.queue.push_back(range);
+            self.queue.push_back(notice);
         }
-        self.waiting.entry(range).or_default().extend(done);
+        self.waiting.entry(notice).or_default().extend(done);
     }
 
-    /// Takes the next range that no thread is busy with.
-    fn take_next_range(&mut self) -> Option<(Range, Vec<oneshot::Sender<()>>)> {
-        let at = self.queue.iter().position(|range| !self.busy.contains(range))?;
-        let range = self.queue.remove(at)?;
-        self.busy.insert(range);
-        Some((range, self.waiting.remove(&range).unwrap_or_default()))
+    /// Takes the next notice that no thread is busy with.
+    fn take_next(&mut self) -> Option<(Notice, Vec<oneshot::Sender<()>>)> {
+        let at = self.queue.iter().position(|notice| !self.busy.contains(notice))?;
+        let notice = self.queue.remove(at)?;
+        self.busy.insert(notice);
+        Some((notice, self.waiting.remove(&notice).unwrap_or_default()))
     }
 
     fn wants_thread(&self) -> bool {
-        let ready = self.queue.iter().filter(|range| !self.busy.contains(range)).take(self.idle + 1).count();
+        let ready = self.queue.iter().filter(|notice| !self.busy.contains(notice)).take(self.idle + 1).count();
         ready > self.idle && self.threads < THREADS_MAX
     }
 }
@@ -129,13 +154,27 @@ impl Invalidator {
 
     /// Makes the kernel drop a range and the attributes of its file soon.
     pub fn submit(&self, range: Range) {
-        self.push(range, None);
+        self.push(Notice::Drop(range), None);
     }
 
     /// The same. The receiver completes when the kernel has dropped the range.
     pub fn invalidate(&self, range: Range) -> oneshot::Receiver<()> {
+        self.awaited(Notice::Drop(range))
+    }
+
+    /// Raises the kernel's size of a file to at least `size` bytes. The receiver completes when
+    /// that is done.
+    ///
+    /// Attributes in a reply are not enough: the kernel ignores them if it was notified about the
+    /// file since it sent the request, or if another reply about the file was faster
+    /// (`fuse_change_attributes` compares versions). It then reads with the size that it had.
+    pub fn grow(&self, inode: InodeId, size: u64) -> oneshot::Receiver<()> {
+        self.awaited(Notice::Grow(inode, size))
+    }
+
+    fn awaited(&self, notice: Notice) -> oneshot::Receiver<()> {
         let (done, wait) = oneshot::channel();
-        self.push(range, Some(done));
+        self.push(notice, Some(done));
         wait
     }
 
@@ -158,12 +197,12 @@ impl Invalidator {
         self.changed.notify_all();
     }
 
-    fn push(&self, range: Range, done: Option<oneshot::Sender<()>>) {
+    fn push(&self, notice: Notice, done: Option<oneshot::Sender<()>>) {
         let mut state = self.state.lock();
         if state.closed {
             return;
         }
-        state.add(range, done);
+        state.add(notice, done);
         self.ensure_thread(&mut state);
         self.changed.notify_one();
     }
@@ -181,11 +220,11 @@ impl Invalidator {
     }
 
     fn run(&self, device: &Device) {
-        while let Some((range, waiting)) = self.next() {
-            if let Err(error) = device.notify(&reply::invalidate_range(range)) {
-                tracing::warn!(inode = %range.inode, %error, "leave a page cache as it is");
+        while let Some((notice, waiting)) = self.next() {
+            if let Err(error) = notice.send(device) {
+                tracing::warn!(inode = %notice.inode(), %error, "leave a page cache as it is");
             }
-            self.state.lock().busy.remove(&range);
+            self.state.lock().busy.remove(&notice);
             for done in waiting {
                 // The task may no longer wait.
                 let _ = done.send(());
@@ -193,14 +232,14 @@ impl Invalidator {
         }
     }
 
-    /// Waits for a range. `None`: the invalidator is closed.
-    fn next(&self) -> Option<(Range, Vec<oneshot::Sender<()>>)> {
+    /// Waits for a notice. `None`: the invalidator is closed.
+    fn next(&self) -> Option<(Notice, Vec<oneshot::Sender<()>>)> {
         let mut state = self.state.lock();
         loop {
             if state.closed {
                 return None;
             }
-            if let Some(next) = state.take_next_range() {
+            if let Some(next) = state.take_next() {
                 self.ensure_thread(&mut state);
                 return Some(next);
             }
@@ -237,22 +276,22 @@ mod tests {
     #[test]
     fn no_file_waits_for_another_and_none_is_invalidated_twice_at_a_time() {
         let mut state = State::default();
-        let [a, b] = [1, 2].map(|id| Range::whole(InodeId::new(id)));
+        let [a, b] = [1, 2].map(|id| Notice::Drop(Range::whole(InodeId::new(id))));
         let (done, mut wait) = oneshot::channel();
         state.add(a, None);
         state.add(a, Some(done));
         state.add(b, None);
         assert!(state.wants_thread());
-        let (first, waiting) = state.take_next_range().unwrap();
+        let (first, waiting) = state.take_next().unwrap();
         assert_eq!((first, waiting.len(), state.queue.len()), (a, 1, 1), "both wishes for one file are met at once");
         // A thread is busy with `a`. A new `a` comes after it, and `b` does not wait for it.
         state.add(a, None);
         assert!(state.wants_thread());
-        assert_eq!(state.take_next_range().map(|(range, _)| range), Some(b));
-        assert!(state.take_next_range().is_none() && !state.wants_thread());
+        assert_eq!(state.take_next().map(|(notice, _)| notice), Some(b));
+        assert!(state.take_next().is_none() && !state.wants_thread());
         state.busy.remove(&a);
         assert!(state.wants_thread());
-        assert_eq!(state.take_next_range().map(|(range, _)| range), Some(a));
+        assert_eq!(state.take_next().map(|(notice, _)| notice), Some(a));
         drop(waiting);
         assert!(wait.try_recv().is_err());
     }

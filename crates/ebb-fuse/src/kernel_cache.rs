@@ -11,6 +11,9 @@
 //!
 //! So no program reads old bytes after another program has read new ones. An access to a mapping
 //! makes no request. So a mapping has the old bytes until the kernel has dropped them.
+//!
+//! The kernel ignores attributes that a notification or another reply has overtaken, and goes on
+//! with the size and the pages that it has. So both are adapted before attributes are answered.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,13 +27,14 @@ use tokio::sync::Notify;
 
 use crate::abi::init::Mappable;
 use crate::invalidate::{Invalidator, Range};
-use crate::pages::{Changer, Pages, Served, Way};
-use crate::vfs::Access;
+use crate::pages::{Adapt, Behind, Changer, Pages, Served, Shown, Way};
+use crate::vfs::{Access, Attr};
 
 /// How long a change waits for the kernel to drop pages.
 ///
 /// The wait is bounded against a deadlock. The kernel waits for pages that a request has locked.
-/// That request may wait for another mount, which waits for this one.
+/// That request may wait for another mount, which waits for this one. After that time the change
+/// goes on, and new readers wait alone.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 /// Maximum number of drop rounds. Each round drops the ranges that were served during the one
 /// before. New readers wait, so few rounds are needed.
@@ -45,6 +49,7 @@ struct Inner {
     invalidator: Arc<Invalidator>,
     pages: Mutex<Pages>,
     unguarded: Notify,
+    adapted: Notify,
 }
 
 impl std::fmt::Debug for KernelCache {
@@ -56,8 +61,8 @@ impl std::fmt::Debug for KernelCache {
 impl KernelCache {
     /// The caches of the kernel that `invalidator` notifies.
     pub(crate) fn new(runtime: Runtime, invalidator: Arc<Invalidator>) -> Self {
-        let (pages, unguarded) = (Mutex::default(), Notify::new());
-        Self(Arc::new(Inner { runtime, invalidator, pages, unguarded }))
+        let (pages, unguarded, adapted) = (Mutex::default(), Notify::new(), Notify::new());
+        Self(Arc::new(Inner { runtime, invalidator, pages, unguarded, adapted }))
     }
 
     /// Chooses the way of a new descriptor that requested `asked`.
@@ -117,6 +122,54 @@ impl KernelCache {
         }
     }
 
+    /// Brings the kernel's pages and size of a file to what `attr` shows, before `attr` is answered.
+    /// It takes as long as requests have pages locked that are older.
+    pub(crate) async fn adapt(&self, attr: &Attr) {
+        let (inode, now) = (attr.inode, Shown::of(attr));
+        let behind = loop {
+            let adapted = self.0.adapted.notified();
+            tokio::pin!(adapted);
+            adapted.as_mut().enable();
+            let what = self.0.pages.lock().adapt(inode, now);
+            match what {
+                Adapt::Done => return,
+                Adapt::Wait => adapted.await,
+                Adapt::Do(behind) => break behind,
+            }
+        };
+        let mut adapting = Adapting { cache: self, inode, behind, shown: None };
+        // Ordering: pages first. With the new size, the end of an old page would be read as zeros.
+        for wait in self.drop_all(inode, &adapting.behind.pages) {
+            // An error means that the mount has ended, and no thread notifies the kernel.
+            let _ = wait.await;
+        }
+        if adapting.behind.grows {
+            let _ = self.0.invalidator.grow(inode, now.size).await;
+        }
+        adapting.shown = Some(now);
+    }
+
+    /// The kernel takes the attributes of an answer without a comparison.
+    pub(crate) fn overwrite_size(&self, inode: InodeId) {
+        self.0.pages.lock().overwrite_size(inode);
+    }
+
+    /// A program on this mount wrote up to `end`.
+    pub(crate) fn on_written(&self, inode: InodeId, end: u64) {
+        self.0.pages.lock().on_written(inode, end);
+    }
+
+    fn drop_all(&self, inode: InodeId, served: &Served) -> Vec<Dropped> {
+        let ranges = match served {
+            Served::Nothing => Vec::new(),
+            Served::Ranges(ranges) => {
+                ranges.iter().map(|&(offset, len)| Range { inode, offset, len: Some(len) }).collect()
+            }
+            Served::Anything => vec![Range::whole(inode)],
+        };
+        ranges.into_iter().map(|range| self.0.invalidator.invalidate(range)).collect()
+    }
+
     /// Runs `work`, which changes a file's data, and keeps programs on this mount from reading the
     /// old data afterwards.
     pub(crate) async fn change<T>(&self, inode: InodeId, work: impl Future<Output = T>) -> T {
@@ -153,6 +206,32 @@ impl CacheListener for KernelCache {
     }
 }
 
+/// Completes when the kernel has dropped a range.
+type Dropped = tokio::sync::oneshot::Receiver<()>;
+
+/// An adaptation under way.
+///
+/// Cancel-safety: dropped half-way, the ranges count as served again.
+struct Adapting<'a> {
+    cache: &'a KernelCache,
+    inode: InodeId,
+    behind: Behind,
+    /// State that the kernel has reached.
+    shown: Option<Shown>,
+}
+
+impl Drop for Adapting<'_> {
+    fn drop(&mut self) {
+        let mut pages = self.cache.0.pages.lock();
+        if self.shown.is_none() {
+            pages.put_back(self.inode, std::mem::take(&mut self.behind.pages));
+        }
+        pages.adapted(self.inode, self.shown);
+        drop(pages);
+        self.cache.0.adapted.notify_waiters();
+    }
+}
+
 /// Keeps the kernel from the use of its caches of one file, until the guard is dropped.
 struct Guard {
     cache: KernelCache,
@@ -168,34 +247,44 @@ impl Guard {
     async fn drop_served(&mut self) {
         let inner = &self.cache.0;
         for round in 0..ROUNDS_MAX {
-            let served = inner.pages.lock().take_served(self.inode, self.changer);
-            let ranges = match served {
-                _ if std::mem::take(&mut self.whole) => vec![Range::whole(self.inode)],
-                Served::Nothing => {
-                    if round == 0 {
-                        inner.invalidator.submit_attributes(self.inode);
-                    }
-                    return;
+            let mut served = inner.pages.lock().take_served(self.inode, self.changer);
+            if std::mem::take(&mut self.whole) {
+                served = Served::Anything;
+            }
+            if served == Served::Nothing {
+                if round == 0 {
+                    inner.invalidator.submit_attributes(self.inode);
                 }
-                Served::Ranges(ranges) => ranges
-                    .into_iter()
-                    .map(|(offset, len)| Range { inode: self.inode, offset, len: Some(len) })
-                    .collect(),
-                Served::Anything => vec![Range::whole(self.inode)],
-            };
-            let waits: Vec<_> = ranges.into_iter().map(|range| inner.invalidator.invalidate(range)).collect();
-            let all = async {
+                return;
+            }
+            let waits = self.cache.drop_all(self.inode, &served);
+            let mut all = Box::pin(async move {
                 for wait in waits {
                     // An error means that the mount has ended, and no thread notifies the kernel.
                     let _ = wait.await;
                 }
                 Ok(())
-            };
-            if let Err(error) = inner.runtime.timeout(WAIT_MAX, "waiting for the kernel to drop pages", all).await {
-                tracing::warn!(inode = %self.inode, %error, "go on although the kernel has not dropped its pages yet");
+            });
+            let done = inner.runtime.timeout(WAIT_MAX, "waiting for the kernel to drop pages", all.as_mut()).await;
+            if let Err(error) = done {
+                tracing::warn!(
+                    inode = %self.inode, %error,
+                    "a change goes on although the kernel has not dropped its pages yet; new reads wait for that"
+                );
+                let guard = self.another();
+                inner.runtime.spawn("wait until the kernel has dropped pages", async move {
+                    let _ = all.await;
+                    drop(guard);
+                });
                 return;
             }
         }
+    }
+
+    /// A second guard of the same file.
+    fn another(&self) -> Self {
+        self.cache.0.pages.lock().guard(self.inode);
+        Self { cache: self.cache.clone(), inode: self.inode, whole: false, changer: self.changer }
     }
 }
 

@@ -7,10 +7,10 @@
 
 use std::collections::BTreeMap;
 
-use ebb_types::InodeId;
+use ebb_types::{InodeId, WallTime};
 
 use crate::abi::init::Mappable;
-use crate::vfs::Access;
+use crate::vfs::{Access, Attr};
 
 /// Maximum number of tracked files. Beyond it the kernel is made to drop files that are not open.
 const FILES_MAX: usize = 1 << 16;
@@ -65,8 +65,48 @@ impl Served {
     }
 }
 
+/// State of a file's data, as attributes show it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shown {
+    /// Bytes.
+    pub size: u64,
+    /// Time of the last change of the data. A program may set it back.
+    pub mtime: WallTime,
+    /// Time of the last change of anything.
+    pub ctime: WallTime,
+}
+
+impl Shown {
+    /// The state that `attr` shows.
+    pub fn of(attr: &Attr) -> Self {
+        Self { size: attr.size, mtime: attr.mtime, ctime: attr.ctime }
+    }
+}
+
+/// Difference between the kernel's state of a file and an answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Behind {
+    /// Pages that may be older than the answer.
+    pub pages: Served,
+    /// The kernel's size may be less than that of the answer.
+    pub grows: bool,
+}
+
+/// What to do before an answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Adapt {
+    /// Nothing.
+    Done,
+    /// Wait for another answer, which adapts the kernel's state now.
+    Wait,
+    /// Make the kernel catch up, and then call [`Pages::adapted`].
+    Do(Behind),
+}
+
 #[derive(Debug, Default)]
 struct File {
+    /// Number of descriptors.
+    open: usize,
     /// Number of descriptors that go through the cache.
     cached: usize,
     /// Number of descriptors that write.
@@ -76,13 +116,17 @@ struct File {
     /// descriptor puts pages into the cache, and its reads look like any others.
     around: Served,
     guards: usize,
+    /// The kernel has no pages that are older than this, and no smaller size.
+    shown: Option<Shown>,
+    /// An answer adapts the kernel's state.
+    is_adapting: bool,
 }
 
 impl File {
     fn is_forgettable(&self) -> bool {
-        self.cached == 0
-            && self.writers == 0
+        self.open == 0
             && self.guards == 0
+            && !self.is_adapting
             && self.served == Served::Nothing
             && self.around == Served::Nothing
     }
@@ -104,6 +148,7 @@ impl Pages {
     /// - A descriptor of a file that is open for writing here, or is being changed.
     pub fn open(&mut self, inode: InodeId, access: Access, asked: Way, maps: Mappable) -> Way {
         let file = self.entry(inode);
+        file.open += 1;
         file.writers += usize::from(access.writes());
         let way = if maps == Mappable::All && (file.writers > 0 || file.guards > 0) { Way::Direct } else { asked };
         file.cached += usize::from(way == Way::Cached);
@@ -115,13 +160,14 @@ impl Pages {
     /// whose pages the kernel should drop.
     pub fn close(&mut self, inode: InodeId, access: Access, way: Way) -> Option<InodeId> {
         let file = self.entry(inode);
+        file.open = file.open.saturating_sub(1);
         file.writers = file.writers.saturating_sub(usize::from(access.writes()));
         file.cached = file.cached.saturating_sub(usize::from(way == Way::Cached));
         self.tidy(inode);
         if self.files.len() <= FILES_MAX {
             return None;
         }
-        let unused = |file: &File| file.cached == 0 && file.writers == 0 && file.guards == 0;
+        let unused = |file: &File| file.open == 0 && file.guards == 0 && !file.is_adapting;
         self.files.iter().find(|(_, file)| unused(file)).map(|(inode, _)| *inode)
     }
 
@@ -151,6 +197,56 @@ impl Pages {
         }
         self.tidy(inode);
         served
+    }
+
+    /// How far the kernel is behind an answer that shows `now`. A program that has the file open may
+    /// read right after the answer.
+    ///
+    /// The kernel itself compares its pages and its size with an answer. But it ignores answers that
+    /// were overtaken. See [`Invalidator::grow`](crate::invalidate::Invalidator::grow).
+    pub fn adapt(&mut self, inode: InodeId, now: Shown) -> Adapt {
+        let Some(file) = self.files.get_mut(&inode) else { return Adapt::Done };
+        if file.is_adapting {
+            return Adapt::Wait;
+        }
+        let pages = if file.shown == Some(now) { Served::Nothing } else { std::mem::take(&mut file.served) };
+        let grows = file.open > 0 && file.shown.is_none_or(|shown| shown.size < now.size);
+        if pages == Served::Nothing && !grows {
+            file.shown = Some(now);
+            return Adapt::Done;
+        }
+        file.is_adapting = true;
+        Adapt::Do(Behind { pages, grows })
+    }
+
+    /// Ends what [`Pages::adapt`] began. `shown`: what the kernel has now.
+    pub fn adapted(&mut self, inode: InodeId, shown: Option<Shown>) {
+        let file = self.entry(inode);
+        assert!(file.is_adapting, "each adaptation of {inode} ends once");
+        (file.is_adapting, file.shown) = (false, shown);
+        self.tidy(inode);
+    }
+
+    /// Puts ranges back that the kernel may not have dropped.
+    pub fn put_back(&mut self, inode: InodeId, served: Served) {
+        let file = self.entry(inode);
+        file.served = std::mem::take(&mut file.served).and(served);
+        self.tidy(inode);
+    }
+
+    /// The kernel takes a size without a comparison: from the answer to a change of attributes, for
+    /// instance.
+    pub fn overwrite_size(&mut self, inode: InodeId) {
+        if let Some(file) = self.files.get_mut(&inode) {
+            file.shown = None;
+        }
+    }
+
+    /// A program on this mount wrote up to `end`, so the kernel's size is at least that.
+    pub fn on_written(&mut self, inode: InodeId, end: u64) {
+        if let Some(shown) = self.files.get_mut(&inode).and_then(|file| file.shown.as_mut()) {
+            shown.size = shown.size.max(end);
+        }
     }
 
     /// Adds a guard. While a file has one, a program that begins to read waits.
@@ -228,6 +324,50 @@ mod tests {
         assert_eq!(pages.take_served(A, Changer::OtherMount), Served::Ranges(vec![(20, 10), (0, 10)]));
         pages.close(A, Access::Read, Way::Direct);
         assert!(pages.files.is_empty());
+    }
+
+    fn shown(size: u64, time: i64) -> Shown {
+        Shown { size, mtime: WallTime(time), ctime: WallTime(time) }
+    }
+
+    #[test]
+    fn an_answer_that_shows_a_change_drops_what_was_served_before() {
+        let mut pages = Pages::default();
+        assert_eq!(pages.adapt(A, shown(10, 1)), Adapt::Done, "the file is not in use");
+        pages.open(A, Access::Read, Way::Cached, Mappable::All);
+        let first = Behind { pages: Served::Nothing, grows: true };
+        assert_eq!(pages.adapt(A, shown(10, 1)), Adapt::Do(first), "the kernel's size is not known");
+        assert_eq!(pages.adapt(A, shown(10, 1)), Adapt::Wait);
+        pages.adapted(A, Some(shown(10, 1)));
+        pages.serve(A, Way::Cached, 0, 10);
+        assert_eq!(pages.adapt(A, shown(10, 1)), Adapt::Done, "nothing has changed");
+        let changed = Behind { pages: Served::Ranges(vec![(0, 10)]), grows: false };
+        assert_eq!(pages.adapt(A, shown(10, 2)), Adapt::Do(changed.clone()));
+        // It was given up half-way.
+        pages.put_back(A, changed.pages);
+        pages.adapted(A, None);
+        assert_eq!(
+            pages.adapt(A, shown(12, 2)),
+            Adapt::Do(Behind { pages: Served::Ranges(vec![(0, 10)]), grows: true })
+        );
+        pages.close(A, Access::Read, Way::Cached);
+        pages.adapted(A, Some(shown(12, 2)));
+        assert!(pages.files.is_empty());
+    }
+
+    #[test]
+    fn the_size_that_a_program_here_wrote_is_known_to_the_kernel() {
+        let mut pages = Pages::default();
+        pages.open(A, Access::Write, Way::Cached, Mappable::All);
+        assert!(matches!(pages.adapt(A, shown(10, 1)), Adapt::Do(_)));
+        pages.adapted(A, Some(shown(10, 1)));
+        pages.on_written(A, 30);
+        assert_eq!(pages.adapt(A, shown(30, 2)), Adapt::Done);
+        assert_eq!(pages.adapt(A, shown(5, 3)), Adapt::Done, "a read finds out that a file is shorter");
+        assert!(matches!(pages.adapt(A, shown(6, 4)), Adapt::Do(Behind { grows: true, .. })));
+        pages.adapted(A, Some(shown(6, 4)));
+        pages.overwrite_size(A);
+        assert!(matches!(pages.adapt(A, shown(6, 4)), Adapt::Do(Behind { grows: true, .. })));
     }
 
     #[test]

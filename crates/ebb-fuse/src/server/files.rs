@@ -70,6 +70,8 @@ impl<V: Vfs> Server<V> {
                 let OpenMode { access, cut, .. } = open_mode(flags, privileges);
                 let new = NewFile { name: new_name, if_exists, access, hosts: &[] };
                 let (file, attr) = vfs.create(&caller(header), new, cut).await?;
+                // Another client may have made it, and this mount may have it open.
+                self.caches.overwrite_size(attr.inode);
                 let flags = self.note_open(file, attr.inode, access, flags);
                 reply::created(&attr, self.validity(inode, &name, &attr), file.0, flags)
             }
@@ -160,6 +162,8 @@ impl<V: Vfs> Server<V> {
             // request.
             writing.await?
         };
+        // The kernel counts from the offset of its request, whatever the end of the file was.
+        self.caches.on_written(header.inode, offset.saturating_add(len.into()));
         if written != offset {
             // The kernel has put the bytes into the page cache at the offset of the request.
             self.caches.misplaced(header.inode);

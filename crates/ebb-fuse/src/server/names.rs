@@ -10,7 +10,7 @@ use crate::abi::ROOT;
 use crate::abi::reply::{self, Listing, kind_of_bits};
 use crate::abi::request::{Header, InodeRequest, NameRequest, XattrRequest};
 use crate::credentials;
-use crate::vfs::{DirEntry, EntryDetail, NewName, Rename, RenameMode, Vfs, XattrMode};
+use crate::vfs::{Attr, DirEntry, EntryDetail, NewName, Rename, RenameMode, Vfs, XattrMode};
 
 /// Cookie of ".". It is above every cookie of a [`Vfs`], and still positive as a signed number.
 const AFTER_DOT: u64 = i64::MAX as u64 - 1;
@@ -36,19 +36,18 @@ impl<V: Vfs> Server<V> {
                 }
             }
             InodeRequest::GetAttr => {
-                self.caches.unguarded(inode).await;
-                let attr = self.vfs.get_attr(inode).await?;
+                let attr = self.current_attr(inode).await?;
                 reply::attr(&attr, self.attr_validity(&attr))
             }
             InodeRequest::Statx => {
-                self.caches.unguarded(inode).await;
-                let attr = self.vfs.get_attr(inode).await?;
+                let attr = self.current_attr(inode).await?;
                 reply::statx(&attr, self.attr_validity(&attr))
             }
             InodeRequest::SetAttr(set) => {
                 let (resizes, caller) = (set.size.is_some(), caller(header));
                 let setting = self.vfs.set_attr(&caller, inode, set);
                 let attr = if resizes { self.caches.change(inode, setting).await? } else { setting.await? };
+                self.caches.overwrite_size(inode);
                 reply::attr(&attr, self.attr_validity(&attr))
             }
             InodeRequest::ReadLink => self.vfs.read_link(inode).await?.into(),
@@ -58,6 +57,14 @@ impl<V: Vfs> Server<V> {
             InodeRequest::ReadDir { offset, size, detail } => self.list(inode, offset, size, detail).await?,
             InodeRequest::FsyncDir => empty(self.vfs.sync_dir(inode).await?),
         })
+    }
+
+    /// Attributes, for a program that may read the file's data right after them.
+    async fn current_attr(&self, inode: InodeId) -> Result<Attr> {
+        self.caches.unguarded(inode).await;
+        let attr = self.vfs.get_attr(inode).await?;
+        self.caches.adapt(&attr).await;
+        Ok(attr)
     }
 
     /// Fills a listing from `offset` on. One page of the file system is enough. It has at least as
@@ -129,7 +136,9 @@ impl<V: Vfs> Server<V> {
                 Bytes::new()
             }
             NameRequest::Link { inode, name } => {
-                self.entry(parent, &name, &vfs.link(&caller, inode, parent, &name).await?)
+                let attr = vfs.link(&caller, inode, parent, &name).await?;
+                self.caches.overwrite_size(inode);
+                self.entry(parent, &name, &attr)
             }
         })
     }

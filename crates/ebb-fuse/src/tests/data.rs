@@ -176,6 +176,83 @@ fn a_read_sees_what_others_have_written() {
     assert_eq!(fs::read(mounted.path("f")).unwrap(), b"after!");
 }
 
+/// Reads while the kernel's request for attributes is under way and `meanwhile` happens.
+fn read_during(mounted: &Mounted, file: &File, at: u64, meanwhile: impl FnOnce()) -> Vec<u8> {
+    thread::scope(|scope| {
+        let stall = mounted.block_on(mounted.vfs.stall.write());
+        let reader = scope.spawn(|| {
+            let mut bytes = vec![0; 6];
+            let len = file.read_at(&mut bytes, at).unwrap();
+            bytes[..len].to_vec()
+        });
+        eventually("the kernel asks for attributes", || mounted.waiting() == 1);
+        meanwhile();
+        drop(stall);
+        reader.join().unwrap()
+    })
+}
+
+#[test]
+fn a_notification_that_overtakes_attributes_hides_nothing_from_a_read() {
+    let mounted = Mounted::new();
+    fs::write(mounted.path("f"), b"before").unwrap();
+    let (inode, file) = (mounted.inode("f"), File::open(mounted.path("f")).unwrap());
+    let mut bytes = [0; 6];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+
+    mounted.vfs.write_elsewhere(inode, 6, b"+ more");
+    let notify = || mounted.caches.attributes_changed(ebb_types::InodeId::new(inode));
+    assert_eq!(read_during(&mounted, &file, 6, notify), b"+ more", "the kernel has the size of before");
+
+    mounted.vfs.write_elsewhere(inode, 0, b"after!");
+    assert_eq!(read_during(&mounted, &file, 0, notify), b"after!", "the kernel has pages of before");
+    let drop_pages = || mounted.drop_pages(inode);
+    mounted.vfs.write_elsewhere(inode, 12, &[b'x'; 4096 - 11]);
+    assert_eq!(read_during(&mounted, &file, 4096, drop_pages), b"x", "the last byte is the first of its page");
+    mounted.vfs.cut_elsewhere(inode, 3);
+    assert_eq!(read_during(&mounted, &file, 3, drop_pages), b"", "the file is shorter");
+    assert_eq!(read_during(&mounted, &file, 0, drop_pages), b"aft");
+}
+
+#[test]
+fn a_faster_answer_to_another_program_hides_nothing_from_a_read() {
+    let mounted = Mounted::new();
+    fs::write(mounted.path("f"), b"before").unwrap();
+    let (inode, file) = (mounted.inode("f"), File::open(mounted.path("f")).unwrap());
+    let mut bytes = [0; 6];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    fs::hard_link(mounted.path("f"), mounted.path("g")).unwrap();
+    mounted.vfs.write_elsewhere(inode, 6, b"+ more");
+    let read = read_during(&mounted, &file, 12, || {
+        // A lookup, whose answer has the attributes of before the change that comes now.
+        OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(mounted.path("g")).unwrap();
+        mounted.vfs.write_elsewhere(inode, 12, b"at end");
+    });
+    assert_eq!(read, b"at end");
+}
+
+#[test]
+fn a_change_goes_on_while_a_read_has_pages_locked_and_no_new_read_sees_them() {
+    let mounted = Mounted::new();
+    fs::write(mounted.path("f"), b"before").unwrap();
+    let (inode, file) = (mounted.inode("f"), File::open(mounted.path("f")).unwrap());
+    let read = || {
+        let mut bytes = [0; 6];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    };
+    thread::scope(|scope| {
+        let slow = mounted.block_on(mounted.vfs.slow_reads.write());
+        let early = scope.spawn(read);
+        eventually("a read has its bytes, and does not answer", || mounted.waiting() == 1);
+        mounted.drop_pages(inode);
+        mounted.vfs.write_elsewhere(inode, 0, b"after!");
+        let late = scope.spawn(read);
+        drop(slow);
+        assert_eq!((&early.join().unwrap(), &late.join().unwrap()), (b"before", b"after!"));
+    });
+}
+
 /// A mapping of the file's first page.
 struct Mapped(*mut u8);
 

@@ -19,6 +19,11 @@ use super::memory_state::{State, acl_mode};
 pub struct MemoryVfs {
     state: Mutex<State>,
     unlocked: Notify,
+    /// Held by a test: requests for attributes of files wait. Those of directories go on, because
+    /// the kernel checks them on its way to a name.
+    pub stall: tokio::sync::RwLock<()>,
+    /// Held by a test: the answers of reads wait, and the kernel has their pages locked.
+    pub slow_reads: tokio::sync::RwLock<()>,
     /// Number of calls of `shut_down`.
     pub shut_downs: Mutex<u32>,
 }
@@ -38,7 +43,13 @@ impl MemoryVfs {
         };
         let root = state.make(&Credentials::root(), FileKind::Directory, 0o755, 0);
         state.node(root).attr.links = 2;
-        Self { state: Mutex::new(state), unlocked: Notify::new(), shut_downs: Mutex::new(0) }
+        Self {
+            state: Mutex::new(state),
+            unlocked: Notify::new(),
+            stall: tokio::sync::RwLock::default(),
+            slow_reads: tokio::sync::RwLock::default(),
+            shut_downs: Mutex::new(0),
+        }
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
@@ -48,6 +59,21 @@ impl MemoryVfs {
     /// Changes a file as another client would, without a report to the mount.
     pub fn write_elsewhere(&self, inode: u64, offset: u64, bytes: &[u8]) {
         self.state.lock().write(inode, offset, bytes);
+    }
+
+    fn read_now(&self, file: Handle, offset: u64, len: u64) -> Result<Bytes> {
+        let mut state = self.state.lock();
+        let number = state.file(file)?;
+        Ok(state.node(number).data.read(offset, len).into())
+    }
+
+    /// The same for a truncation.
+    pub fn cut_elsewhere(&self, inode: u64, size: u64) {
+        let mut state = self.state.lock();
+        let now = state.now();
+        let node = state.node(inode);
+        node.data.truncate(size);
+        (node.attr.mtime, node.attr.ctime) = (now, now);
     }
 }
 
@@ -85,6 +111,11 @@ impl Vfs for MemoryVfs {
     async fn get_attr(&self, inode: InodeId) -> Result<Attr> {
         // A pause, so that requests also end as tasks.
         tokio::task::yield_now().await;
+        let is_file = self.state.lock().get(inode)?.attr.kind == FileKind::File;
+        if is_file && self.stall.try_read().is_err() {
+            let _waiting = Waiting::new(self);
+            drop(self.stall.read().await);
+        }
         let mut state = self.state.lock();
         if state.lost {
             bail!(Disconnected, "no master can be reached");
@@ -321,9 +352,12 @@ impl Vfs for MemoryVfs {
 
     async fn read(&self, file: Handle, offset: u64, len: u32) -> Result<Bytes> {
         tokio::task::yield_now().await;
-        let mut state = self.state.lock();
-        let number = state.file(file)?;
-        Ok(state.node(number).data.read(offset, u64::from(len)).into())
+        let bytes = self.read_now(file, offset, u64::from(len))?;
+        if self.slow_reads.try_read().is_err() {
+            let _waiting = Waiting::new(self);
+            drop(self.slow_reads.read().await);
+        }
+        Ok(bytes)
     }
 
     async fn write(&self, file: Handle, place: WriteAt, data: Bytes, privileges: Privileges) -> Result<u64> {
