@@ -130,6 +130,33 @@ impl Drop for Registration {
     }
 }
 
+/// A name that no other process of the cluster takes while this lives.
+#[derive(Debug)]
+pub struct NameClaim {
+    /// `stem-number`.
+    pub name: String,
+    _locked: fs::File,
+}
+
+/// Claims `stem-1`, or the first number that no running process has and no other caller claims.
+///
+/// The caller keeps the claim until its process has written its file. Two callers at the same moment get two names.
+pub fn claim_name(cluster: &ClusterDir, stem: &str) -> Result<NameClaim> {
+    let dir = cluster.run_dir();
+    private::make_dir(&dir).map_err(|error| Error::from_io(&error, dir.display()))?;
+    for number in 1_u64.. {
+        let name = format!("{stem}-{number}");
+        let path = dir.join(format!("{name}.claim"));
+        let claim = private::file().create(true).truncate(false).write(true).open(&path);
+        let claim = claim.map_err(|error| Error::from_io(&error, path.display()))?;
+        // Ordering: the processes are listed under the lock. The last owner of the claim has written its file before.
+        if claim.try_lock().is_ok() && !list(cluster)?.iter().any(|other| other.name == name && other.is_running()) {
+            return Ok(NameClaim { name, _locked: claim });
+        }
+    }
+    Err(err!(Internal, "no number is left for a {stem}"))
+}
+
 /// Every registered process, running or not, masters first, then by name.
 pub fn list(cluster: &ClusterDir) -> Result<Vec<ProcessFile>> {
     let dir = cluster.run_dir();
@@ -200,6 +227,20 @@ mod tests {
         let ticks = start_ticks(std::process::id()).unwrap();
         assert!(ticks > 0);
         assert_eq!(start_ticks(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_claimed_name_is_given_to_no_other_process() {
+        let home = tempfile::tempdir().unwrap();
+        let cluster = ClusterDir::create(home.path(), 1).unwrap();
+        let first = claim_name(&cluster, "mount").unwrap();
+        let second = claim_name(&cluster, "mount").unwrap();
+        assert_eq!((first.name.as_str(), second.name.as_str()), ("mount-1", "mount-2"));
+        let running = ProcessFile::of_this_process(&cluster, &first.name, "mount", "h1").write(&cluster).unwrap();
+        drop((first, second));
+        assert_eq!(claim_name(&cluster, "mount").unwrap().name, "mount-2", "a process has the first name");
+        drop(running);
+        assert_eq!(claim_name(&cluster, "mount").unwrap().name, "mount-1");
     }
 
     #[test]

@@ -65,9 +65,13 @@ pub struct MountArgs {
 pub async fn run(context: &Context, args: MountArgs) -> Result<()> {
     let cluster = context.cluster()?;
     let mountpoint = absolute(&args.mountpoint)?;
-    let name = match &args.name {
-        Some(name) => name.clone(),
-        None => free_name(&cluster)?,
+    // Kept until the mount is registered.
+    let (name, _claim) = match &args.name {
+        Some(name) => (name.clone(), None),
+        None => {
+            let claim = process::claim_name(&cluster, "mount")?;
+            (claim.name.clone(), Some(claim))
+        }
     };
     if args.foreground {
         ebb_runtime::real::memory::keep_freed_memory();
@@ -173,12 +177,4 @@ fn absolute(path: &Path) -> Result<PathBuf> {
         return Ok(absolute);
     };
     Ok(std::fs::canonicalize(parent).map_err(|error| Error::from_io(&error, parent.display()))?.join(last))
-}
-
-/// `mount-1`, or the first number that no running process has.
-fn free_name(cluster: &ClusterDir) -> Result<String> {
-    let taken: Vec<String> =
-        process::list(cluster)?.into_iter().filter(ProcessFile::is_running).map(|process| process.name).collect();
-    let name = (1..).map(|number| format!("mount-{number}")).find(|name| !taken.contains(name));
-    Ok(name.expect("there are more numbers than processes"))
 }
