@@ -53,7 +53,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let outcome = tokio::select! {
             biased;
             outcome = shared.poll_once(wait.as_millis() as u32, PollNews::default()) => outcome,
-            () = shared.session.poke.notified() => shared.poll_once(0, PollNews::default()).await,
+            () = shared.session.poke.notified() => poll_at_once(&shared).await,
         };
         if let Err(error) = outcome {
             if shared.closing.load(Ordering::Relaxed) {
@@ -64,8 +64,25 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 continue;
             }
             tracing::debug!(%error, "poll");
-            shared.runtime.sleep(PAUSE).await;
+            // A program that begins to wait does not wait for the pause, too.
+            let answered = tokio::select! {
+                biased;
+                () = shared.session.poke.notified() => poll_at_once(&shared).await.is_ok(),
+                () = shared.runtime.sleep(PAUSE) => true,
+            };
+            if !answered {
+                shared.runtime.sleep(PAUSE).await;
+            }
         }
+    }
+}
+
+/// A poll that the master does not keep waiting. A connection from before this client was frozen fails with the first call,
+/// which says nothing about the master: then it is sent once more.
+async fn poll_at_once(shared: &Arc<Shared>) -> Result<()> {
+    match shared.poll_once(0, PollNews::default()).await {
+        Err(error) if error.kind() == ErrorKind::Disconnected => shared.poll_once(0, PollNews::default()).await,
+        answer => answer,
     }
 }
 
