@@ -4,14 +4,14 @@ use std::future::Future;
 use std::sync::Arc;
 
 use ebb_rpc::{Answer, Payload, Request, Service, ServiceFuture};
-use ebb_store::{Deletion, Pull, ReadData, ReplicaVersion};
+use ebb_store::{Deletion, Pull, Purpose, ReadData, ReplicaVersion};
 use ebb_types::{Epoch, Error, ErrorKind, Incarnation, MetablockId, Result, bail, err};
 use ebb_wire::{Message, Method, convert, pb};
 
 use crate::node::{Node, for_all};
 use crate::pipeline;
 use crate::source::RemoteReplica;
-use crate::{direct, feed, handoff, rest};
+use crate::{direct, feed, handoff, raid, rest};
 
 /// The block server's calls.
 #[derive(Debug)]
@@ -20,7 +20,8 @@ pub(crate) struct BlockService(pub(crate) Arc<Node>);
 impl Service for BlockService {
     fn handle(&self, request: Request) -> ServiceFuture<'_> {
         let node = self.0.clone();
-        let in_progress = node.enter();
+        // Encoding ends by itself before a rest, which so does not wait for it.
+        let in_progress = (request.method != Method::EncodeSet).then(|| node.enter());
         Box::pin(async move {
             let _in_progress = in_progress;
             node.check_awake(request.method)?;
@@ -66,6 +67,8 @@ async fn change(node: Arc<Node>, request: Request) -> Result<Answer> {
         }
         Method::FeedReplica => reply(feed::feed(&node, request.decode()?, request.deadline).await),
         Method::ReadLog => handoff::read(&node, &request.decode()?).await,
+        Method::EncodeSet => reply(raid::encode::encode_set(&node, request.decode()?).await),
+        Method::RebuildReplica => reply(raid::rebuild::rebuild(&node, request.decode()?).await),
         Method::Scrub => reply(scrub(&node, request.decode()?).await),
         other => bail!(Unsupported, "a block server does not answer {other:?}"),
     }
@@ -84,7 +87,9 @@ async fn read(node: &Node, message: pb::ReadReplica) -> Result<Answer> {
         return Ok(Answer::new(&is_busy));
     }
     let place = node.reads.enter(message.length);
-    let read = volume.read(MetablockId::new(message.metablock), min_version, message.offset, message.length).await?;
+    let purpose = if message.raid_set == 0 { Purpose::File } else { Purpose::Decoding };
+    let metablock = MetablockId::new(message.metablock);
+    let read = volume.read_for(purpose, metablock, min_version, message.offset, message.length).await?;
     // I-4: a replica that is older than the reader may see gives no data.
     assert!(read.version >= min_version, "m{} at {} for a reader of {min_version}", message.metablock, read.version);
     let payload = match read.data {
@@ -146,8 +151,9 @@ async fn pull(node: &Arc<Node>, message: pb::PullReplica) -> Result<pb::PullRepl
     let member = source.required_member()?;
     let replica = RemoteReplica {
         channel: node.connector.channel(&source.address),
-        metablock: message.metablock,
+        metablock: if message.source_metablock == 0 { message.metablock } else { message.source_metablock },
         volume: member.volume,
+        raid_set: message.raid_set,
     };
     let pull = Pull {
         metablock: MetablockId::new(message.metablock),
@@ -177,6 +183,9 @@ async fn stamp(node: &Node, message: pb::StampReplica) -> Result<pb::StampReplic
     let volume = node.volume(message.volume)?;
     let (metablock, incarnation) = (MetablockId::new(message.metablock), Incarnation::new(message.incarnation));
     let (epoch, base) = (Epoch::new(message.epoch), convert::version(message.base));
+    if !epoch.is_real() {
+        bail!(Protocol, "a stamp of epoch {epoch}, which no recovery has");
+    }
     let done = volume.stamp(metablock, incarnation, epoch, base, message.length).await;
     tracing::trace!(%metablock, %epoch, %base, length = message.length, ?done, "stamp");
     let done = done?;

@@ -39,6 +39,7 @@ mod identity;
 mod node;
 mod patrol;
 mod pipeline;
+mod raid;
 mod read_queue;
 mod register;
 mod report;

@@ -65,6 +65,8 @@ pub(crate) struct Node {
     pub(crate) staging: Mutex<Staging>,
     /// One scrub at a time.
     pub(crate) scrubbing: tokio::sync::Mutex<()>,
+    /// One RAID set at a time is encoded.
+    pub(crate) encoding: tokio::sync::Mutex<()>,
     /// Damage found and not yet reported to the master.
     pub(crate) damaged: Mutex<Vec<MetablockId>>,
     excuse: Mutex<Excuse>,
@@ -101,6 +103,7 @@ impl Node {
             pulls: Arc::new(Semaphore::new(PULLS_AT_ONCE)),
             timing: Arc::new(Semaphore::new(1)),
             scrubbing: tokio::sync::Mutex::default(),
+            encoding: tokio::sync::Mutex::default(),
             damaged: Mutex::default(),
             excuse: Mutex::default(),
         };

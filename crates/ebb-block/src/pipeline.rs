@@ -144,6 +144,11 @@ pub(crate) fn to_write(message: &pb::WriteReplica, payload: Bytes) -> Result<Wri
     if kind != pb::WriteKind::WriteData && !payload.is_empty() {
         bail!(Protocol, "{kind:?} with {} bytes of payload", payload.len());
     }
+    // Above them are promises, which no write may make.
+    let epochs = [convert::version(message.version).epoch, Epoch::new(message.authority)];
+    if let Some(epoch) = epochs.into_iter().find(|epoch| !epoch.is_real()) {
+        bail!(Protocol, "a write of epoch {epoch}, which no writer has");
+    }
     let change = match kind {
         pb::WriteKind::WriteData if payload.len() as u64 != length => {
             bail!(Protocol, "a write of {length} bytes with {} bytes of payload", payload.len());

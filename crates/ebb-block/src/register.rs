@@ -108,6 +108,7 @@ async fn register(node: &Node, masters: &mut Masters, introduction: &Introductio
         pid: introduction.pid,
         volumes: describe_volumes(node).await,
         position: Some(node.seen.position()),
+        knows_frozen: true,
     };
     let reply = masters.call(&message, DEADLINE).await?;
     take_ids(node, &reply).await?;

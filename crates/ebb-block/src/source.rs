@@ -16,6 +16,8 @@ pub(crate) struct RemoteReplica {
     pub(crate) channel: Channel,
     pub(crate) metablock: u64,
     pub(crate) volume: u64,
+    /// To be decoded for this RAID set. 0: to be copied.
+    pub(crate) raid_set: u64,
 }
 
 impl PullSource for RemoteReplica {
@@ -29,6 +31,7 @@ impl PullSource for RemoteReplica {
                 offset,
                 length: len,
                 queue_max: None,
+                raid_set: self.raid_set,
             };
             let reply = self.channel.call_sized(&read, Vec::new(), len as usize, PIECE_DEADLINE).await?;
             Ok(SourceChunks {

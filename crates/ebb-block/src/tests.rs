@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod copies;
+mod encode;
 mod master;
 mod named;
 mod pipeline;

@@ -242,6 +242,7 @@ impl Shared {
                 access: opening.map_or(0, |opening| opening.mask),
                 keep: self.options.keep_names,
                 opening: number,
+                knows_frozen: true,
             };
             let left = deadline.saturating_sub(self.runtime.now().since(started));
             let reply = match self.session.masters.call(&message, left, left).await.result {

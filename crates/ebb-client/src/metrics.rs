@@ -41,6 +41,10 @@ metrics! {
     failed_reads,
     /// Reads that a member refused because too much waited there, so that the client asked another member.
     refused_reads,
+    /// Reads decoded from other parts of a RAID set, because no member could be asked or had the bytes.
+    degraded_reads,
+    /// Bytes that were read for those.
+    degraded_source_bytes,
     /// Reads sent to a second member because the first took long.
     hedged_reads,
     /// Reads from the files of block servers on this host.

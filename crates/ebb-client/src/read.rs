@@ -2,6 +2,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod dataset_reads;
+pub(crate) mod degraded;
 pub(crate) mod extras;
 pub(crate) mod fetch;
 pub(crate) mod gather;
@@ -9,6 +10,7 @@ pub(crate) mod hedge;
 pub(crate) mod hopeless;
 pub(crate) mod line;
 pub(crate) mod prefetch;
+pub(crate) mod raid_sets;
 pub(crate) mod short_circuit;
 pub(crate) mod spare;
 

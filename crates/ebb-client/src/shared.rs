@@ -30,6 +30,7 @@ use crate::read::cache::BlockCache;
 use crate::read::dataset_reads::DatasetReads;
 use crate::read::extras::Extras;
 use crate::read::hedge::Hedge;
+use crate::read::raid_sets::RaidSets;
 use crate::read::short_circuit::ShortCircuit;
 use crate::read::spare::Spare;
 use crate::served::Served;
@@ -72,6 +73,7 @@ pub(crate) struct Shared {
     pub served: Served,
     pub extras: Extras,
     pub dataset_reads: DatasetReads,
+    pub raid_sets: RaidSets,
     /// Shares of the nodes in serving this client's reads.
     pub balance: Mutex<LearnedBalance<u64>>,
     /// What waits to be read at the nodes.
@@ -135,6 +137,7 @@ impl Shared {
             served,
             extras: Extras::default(),
             dataset_reads: DatasetReads::default(),
+            raid_sets: RaidSets::default(),
             balance: Mutex::default(),
             queues: Mutex::default(),
             listener: Mutex::new(None),

@@ -10,6 +10,7 @@
 //! | can the cluster hold, heal, keep through a rack's loss a redundancy? | [`explain_unfit`] |
 //! | which metablocks go together, and when? | [`grouping`] |
 //! | which member of each stays, where do rows go, what is repacked? | [`choose_sets`] |
+//! | which member of each stays beside rows that are there? | [`choose_stays`] |
 //! | do members lie where they may? | [`check_spread`] |
 //! | is everything decodable, how many losses are left, what is mended first? | [`tolerates`], [`fewest_fatal_losses`] |
 //! | where is a lost member made again? | [`choose_rebuild`] |
@@ -42,6 +43,7 @@ mod rule;
 pub mod sets;
 mod sites;
 pub mod spread;
+pub mod stays;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -55,6 +57,7 @@ pub use rule::RaidRule;
 pub use sets::choose_sets;
 pub use sites::Sites;
 pub use spread::{Part, Racks, RaidMembers, Seat, SpreadRule, Violation, check_spread};
+pub use stays::choose_stays;
 pub use work::{Held, row_len_bytes, row_room_bytes};
 
 use crate::{ChainView, LayoutKind};

@@ -191,6 +191,16 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, call: pb::Acquire, deadline: D
             credentials.as_ref(),
         )
     };
+    // S-17a: a writer that does not know what is frozen would write to members that refuse it.
+    if mode == Mode::Write
+        && !call.knows_frozen
+        && shared.group.machine().dataset_of(inode).is_ok_and(|it| it.raid_slots > 0)
+    {
+        bail!(
+            Unsupported,
+            "{inode} is in a dataset with RAID sets, and the client's release is from before these: use a newer one"
+        );
+    }
     {
         let machine = shared.group.machine();
         let mut soft = shared.soft();

@@ -235,9 +235,9 @@ pub enum Outcome {
 }
 
 impl Task {
-    /// The present state of a set. `None` if the metablock is gone.
+    /// The present state of a set. `None` if the metablock is gone, or frozen: members of RAID sets have steps of their own.
     pub(crate) fn find(machine: &ebb_meta::Machine, metablock: MetablockId) -> Option<Self> {
-        let (inode, record) = machine.find_metablock(metablock)?;
+        let (inode, record) = machine.find_metablock(metablock).filter(|(_, record)| record.frozen.is_none())?;
         let (epoch, dataset) = (machine.attr(inode).ok()?.epoch, machine.dataset_of(inode).ok()?);
         Some(Self { metablock, inode, epoch, record, dataset })
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ebb_power::NodeState;
 use ebb_runtime::SeededBug;
-use ebb_types::{InodeId, MetablockId, NodeId, Result, VolumeId};
+use ebb_types::{Epoch, InodeId, MetablockId, NodeId, Result, VolumeId};
 use ebb_wire::{convert, pb};
 use pb::command::Command as Op;
 
@@ -214,29 +214,39 @@ fn sort_strays(
             Some(stray) => stray,
         };
         let life = stray.life;
-        let Some((inode, record)) = machine.find_metablock(metablock) else {
-            gone.push(freed(metablock, life));
-            continue;
-        };
         if machine.is_placed_on(metablock, volume) || machine.is_left_out(metablock, volume) {
             kept.push(metablock);
             continue;
         }
+        // S-2: a Seal may name it yet.
+        if soft.encoding.is_a_row(metablock) {
+            continue;
+        }
+        let Some((inode, record)) = machine.find_metablock(metablock) else {
+            // A RAID set's own: another member has it, and this volume may have it again.
+            let is_owned = machine.raid_set_of(metablock).is_some();
+            let epoch = is_owned.then_some(Epoch::RETIRED.raw());
+            gone.push(pb::DeletedReplica { epoch, ..freed(metablock, life) });
+            continue;
+        };
+        // S-8a: nobody writes to what is frozen, so its holder does not matter, and no recovery takes a replica of it.
+        let frozen = record.frozen.is_some();
         // A holder, a recovery or a repair may be about to take this very replica into the set.
-        if machine.holder(inode).is_some() {
+        if !frozen && machine.holder(inode).is_some() {
             held.insert(inode);
             continue;
         }
-        let Some(attr) = machine.attr(inode).ok().filter(|attr| !attr.size_unknown) else { continue };
+        let Some(attr) = machine.attr(inode).ok().filter(|attr| frozen || !attr.size_unknown) else { continue };
         // A replica newer than the file's epoch in this log is from a history that the log cannot explain, so it stays.
         let is_newer = convert::version(stray.version).epoch.raw() > attr.epoch;
-        let wanted = attr.replicas.max(1) as usize;
+        let wanted = if frozen { record.members.len() } else { attr.replicas.max(1) as usize };
         if is_newer || !(is_by_map || is_dispensable(&view, &record, wanted, described)) {
             continue;
         }
         let work = &soft.work;
         if !work.copies.contains_key(&metablock) && !work.extra_copies.contains_key(&metablock) {
-            gone.push(pb::DeletedReplica { metablock: metablock.raw(), epoch: Some(attr.epoch), life });
+            let epoch = if frozen { Epoch::FROZEN.raw() } else { attr.epoch };
+            gone.push(pb::DeletedReplica { metablock: metablock.raw(), epoch: Some(epoch), life });
         }
     }
     Verdict { gone, kept, held }

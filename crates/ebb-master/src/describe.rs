@@ -68,9 +68,9 @@ pub(crate) async fn settle_doubts(shared: &Arc<Shared>) {
     let machine = shared.group.snapshot();
     let (mut wanted, mut committed) = (Vec::new(), BTreeMap::new());
     for (metablock, volume) in &doubts {
-        let record = machine.find_metablock(*metablock).map(|(_, record)| record).unwrap_or_default();
-        committed.insert((*metablock, *volume), record.min_version());
-        let member = record.members.into_iter().find(|member| member.volume_id() == *volume);
+        let (members, version) = machine.placed_metablock(*metablock).unwrap_or_default();
+        committed.insert((*metablock, *volume), version);
+        let member = members.into_iter().find(|member| member.volume_id() == *volume);
         match member {
             Some(member) if shared.soft().registry.is_sound(member.node_id(), *volume) => {
                 wanted.push((*metablock, member))
@@ -89,10 +89,10 @@ pub(crate) async fn settle_doubts(shared: &Arc<Shared>) {
         work.doubts.remove(&place);
         // The member must have had everything that was committed before the question. A later commit may be of writes
         // that it got after its answer.
-        let (Some(committed), Some((_, now))) = (committed.get(&place), machine.find_metablock(place.0)) else {
+        let (Some(committed), Some((now, _))) = (committed.get(&place), machine.placed_metablock(place.0)) else {
             continue;
         };
-        let is_member = now.members.iter().any(|member| member.volume_id() == place.1);
+        let is_member = now.iter().any(|member| member.volume_id() == place.1);
         if is_member && is_damaged(&described, *committed) {
             work.on_damage(place.0, place.1);
             shared.state.wake.repair.notify_one();

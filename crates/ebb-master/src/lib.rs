@@ -77,6 +77,7 @@ mod placement;
 mod poll;
 pub mod popular;
 mod power;
+mod raid;
 mod reach;
 pub mod recovery;
 pub mod registry;

@@ -71,6 +71,7 @@ pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Res
         shared.soft().work.parted.on_away(node, now);
     }
     shared.soft().gray.on_start(node, now);
+    shared.soft().encoding.on_registered(node, call.knows_frozen);
     tracing::info!(%node, host = call.host, address = call.address, volumes = volumes.len(), "node registered");
     // A volume may have got a new incarnation, or be gone. Its sets have then lost a member.
     let machine = shared.group.snapshot();
@@ -144,12 +145,12 @@ pub(crate) fn heartbeat(shared: &Shared, call: &pb::Heartbeat) -> Result<pb::Hea
         return Ok(pb::HeartbeatReply { report: true, position, gray: false });
     }
     for metablock in call.corrupt.iter().map(|id| MetablockId::new(*id)) {
-        let Some((_, record)) = machine.find_metablock(metablock) else { continue };
+        let Some((members, _)) = machine.placed_metablock(metablock) else { continue };
         let mut soft = shared.soft();
         // The damage may be old, and a good copy may have replaced the replica since. So it is only a doubt.
-        let own = record.members.iter().filter(|member| member.node == call.node);
+        let own = members.iter().filter(|member| member.node == call.node);
         soft.work.doubts.extend(own.map(|member| (metablock, member.volume_id())));
-        for extra in record.extra.iter().filter(|extra| extra.node == call.node) {
+        for extra in machine.extras(metablock).iter().filter(|extra| extra.node == call.node) {
             soft.popular.condemn((metablock, extra.volume_id()));
         }
     }
@@ -222,7 +223,8 @@ pub(crate) async fn report(shared: &Shared, call: &pb::ReplicaReport) -> Result<
 fn hear_epochs(shared: &Shared, machine: &Machine, call: &pb::ReplicaReport) -> Result<()> {
     for replica in &call.replicas {
         let metablock = MetablockId::new(replica.metablock);
-        let seen = Epoch::new(replica.promised_epoch).max(convert::version(replica.version).epoch);
+        let promised = Some(Epoch::new(replica.promised_epoch)).filter(|epoch| epoch.is_real()).unwrap_or_default();
+        let seen = promised.max(convert::version(replica.version).epoch);
         let Some((inode, _)) = machine.find_metablock(metablock) else { continue };
         // A file that is gone has no epoch to compare with.
         let given = machine.attr(inode).ok().map(|attr| Epoch::new(attr.epoch));
@@ -289,7 +291,21 @@ fn take_report(shared: &Shared, call: &pb::ReplicaReport) -> Result<Vec<u64>> {
 fn compare(machine: &Machine, work: &mut Work, popular: &mut Popular, volume: VolumeId, replica: &pb::ReplicaState) {
     let metablock = MetablockId::new(replica.metablock);
     let Some((_, record)) = machine.find_metablock(metablock) else {
-        work.excess.insert((volume, metablock));
+        // Rows and ballast are of a RAID set and of no file.
+        if machine.is_placed_on(metablock, volume) {
+            work.excess.remove(&(volume, metablock));
+            if replica.corrupt {
+                work.on_damage(metablock, volume);
+            } else {
+                work.on_renewed(metablock, volume);
+                let least = machine.placed_metablock(metablock).map_or(Version::ZERO, |(_, version)| version);
+                if convert::version(replica.version) < least {
+                    work.doubts.insert((metablock, volume));
+                }
+            }
+        } else {
+            work.excess.insert((volume, metablock));
+        }
         return;
     };
     if record.extra.iter().any(|extra| extra.volume_id() == volume) {
@@ -322,9 +338,7 @@ pub(crate) fn report_replica(shared: &Shared, call: &pb::ReportReplica) {
         if machine.extras(metablock).iter().any(|known| known.is_at(&member)) {
             shared.soft().popular.condemn((metablock, member.volume_id()));
         }
-        machine
-            .find_metablock(metablock)
-            .is_some_and(|(_, record)| record.members.iter().any(|known| known.is_at(&member)))
+        machine.placed_metablock(metablock).is_some_and(|(members, _)| members.iter().any(|known| known.is_at(&member)))
     };
     if !recorded {
         return;

@@ -51,6 +51,14 @@ pub struct Options {
     /// Maximum bytes per second of all copies to or from one node; 0 means no limit. It leaves most of a node's link
     /// and disks to programs.
     pub copy_rate_bytes_per_sec: u64,
+    /// Maximum bytes per second that one node reads to encode; 0 means no limit. A quarter of the rate of copies: nobody waits
+    /// for it.
+    pub encode_rate_bytes_per_sec: u64,
+    /// Time after which a lost member of a RAID set is made again that can bear further losses. A rebuild reads as many
+    /// members as there are slots, and most nodes come back sooner.
+    pub rebuild_after: Duration,
+    /// Maximum number of RAID sets that are made at a time, each by another node.
+    pub encodings_max: usize,
     /// Maximum number of files in recovery at a time.
     pub recoveries_max: usize,
     /// Whether the proxy is in this process. If so, all proxy sessions in the log have ended when it starts: the lock
@@ -95,6 +103,9 @@ impl Options {
             call_timeout: Duration::from_secs(5),
             copies_per_node_max: 16,
             copy_rate_bytes_per_sec: 200 << 20,
+            encode_rate_bytes_per_sec: 50 << 20,
+            encodings_max: 4,
+            rebuild_after: Duration::from_secs(600),
             recoveries_max: 32,
             hosts_proxy: true,
             popularity_interval: Duration::from_secs(10),

@@ -150,7 +150,7 @@ fn place_fewer(shared: &Shared, need: &Need, error: Error) -> Result<Vec<pb::Mem
     Err(last)
 }
 
-fn volumes(view: &ClusterView<'_>, patience: Patience) -> View {
+pub(crate) fn volumes(view: &ClusterView<'_>, patience: Patience) -> View {
     let soft = view.soft;
     soft.registry.view(view.machine.nodes(), patience, &soft.room, view.now, |node| view.sleep_of(node))
 }

@@ -211,6 +211,8 @@ fn start_tasks(shared: &Arc<Shared>) -> Vec<Task<()>> {
         when_serving("reaper", Box::pin(upkeep::run_reaper(Arc::clone(shared)))),
         when_serving("recoveries", Box::pin(recovery::run::run(Arc::clone(shared)))),
         when_serving("copies", Box::pin(reconciler::run(Arc::clone(shared)))),
+        when_serving("encoding", Box::pin(crate::raid::run(Arc::clone(shared)))),
+        when_serving("RAID sets", Box::pin(crate::raid::keep::run(Arc::clone(shared)))),
         when_serving("failures", Box::pin(crate::failures::run::run(Arc::clone(shared)))),
         when_serving("deletes", Box::pin(deletes::run(Arc::clone(shared)))),
         when_serving("trash", Box::pin(crate::trash::run(Arc::clone(shared)))),

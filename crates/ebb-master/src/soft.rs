@@ -24,6 +24,7 @@ use crate::nameless::Nameless;
 use crate::options::Options;
 use crate::popular::Popular;
 use crate::power::timetable;
+use crate::raid::attempts::Encoding;
 use crate::registry::Registry;
 use crate::reserve::Reservations;
 use crate::served::Served;
@@ -76,6 +77,8 @@ pub(crate) struct Soft {
     pub holdings: Holdings,
     pub popular: Popular,
     pub allotting: Allotting,
+    /// RAID sets that are being made.
+    pub encoding: Encoding,
     pub failures: Failures,
 }
 
@@ -109,6 +112,7 @@ impl Soft {
             holdings: Holdings::of(machine),
             popular: Popular::default(),
             allotting: Allotting::new(options.session_ttl),
+            encoding: Encoding::default(),
             failures: Failures::default(),
         };
         for (session, host, _) in machine.sessions() {

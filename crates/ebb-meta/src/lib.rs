@@ -87,5 +87,6 @@ pub use outcome::{Applied, Counts, Effect, Reply};
 pub use paths::Named;
 pub use permission::{EXECUTE, READ, WRITE};
 pub use query::{METABLOCKS_PER_REPLY, READ_DIR_LIMIT_MAX};
+pub use raid::cold::{Cold, Due};
 pub use session::REQUEST_WINDOW;
 pub use trash::ExpiredName;

@@ -116,6 +116,16 @@ pub enum Effect {
         /// Left out before.
         old: Vec<pb::LeftOut>,
     },
+    /// Replicas that no file's map names: those of rows, ballast and heirs, and copies that leave a slot. What is in `old` alone
+    /// is to be deleted, if the metablock is still there; otherwise the list of deleted replicas has it.
+    BesideChanged {
+        /// The metablock.
+        metablock: MetablockId,
+        /// Before.
+        old: Vec<pb::Member>,
+        /// Now.
+        new: Vec<pb::Member>,
+    },
     /// A RAID set was recorded, has changed, or has ended.
     RaidSetChanged(RaidSetId),
     /// The file's holder is gone and did not give the lease back.

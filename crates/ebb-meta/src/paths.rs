@@ -9,7 +9,8 @@ use crate::Machine;
 /// A name in a directory.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<'a> {
-    parent: InodeId,
+    /// The directory.
+    pub parent: InodeId,
     name: &'a [u8],
     /// The inode that it leads to.
     pub inode: InodeId,

@@ -12,6 +12,7 @@
 //! The order of these entries, and what goes wrong without it, is the model `lab/ebb-model/src/raid`.
 
 pub(crate) mod check;
+pub mod cold;
 pub(crate) mod death;
 pub(crate) mod record;
 pub(crate) mod seal;
@@ -94,6 +95,10 @@ impl RaidSets {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (RaidSetId, &RaidSet)> {
         self.sets.iter().map(|(id, set)| (*id, &**set))
+    }
+
+    pub(crate) fn iter_from(&self, first: RaidSetId) -> impl Iterator<Item = (RaidSetId, &RaidSet)> {
+        self.sets.range(first..).map(|(id, set)| (*id, &**set))
     }
 
     pub(crate) fn len(&self) -> usize {

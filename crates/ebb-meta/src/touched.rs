@@ -8,6 +8,7 @@ use ebb_types::InodeId;
 use crate::inode::{FileBody, Inode};
 use crate::machine::Machine;
 use crate::outcome::Effect;
+use crate::replicas::Owner;
 
 impl Machine {
     /// Broken facts of the inodes and metablocks that these effects name, a sentence each. Takes O(log n) for each
@@ -29,8 +30,10 @@ impl Machine {
     fn check_effect(&self, effect: &Effect, broken: &mut Vec<String>) {
         match effect {
             Effect::SetChanged { inode, metablock, new, .. } if new.is_empty() => {
+                // A file may have lost it to a RAID set, which needs its bytes.
                 let owner = self.replicas.owner_of(*metablock);
-                expect(broken, owner.is_none(), *inode, "a freed metablock is still in the index");
+                let is_gone = owner.is_none_or(|owner| matches!(owner, Owner::RaidSet(_)));
+                expect(broken, is_gone, *inode, "a freed metablock is still in the index");
             }
             Effect::SetChanged { inode, metablock, .. } => {
                 let file = self.inodes.get(inode).and_then(|inode| inode.file());
@@ -86,6 +89,6 @@ fn inode_of(effect: &Effect) -> Option<InodeId> {
         | Effect::Orphaned(inode)
         | Effect::Freed(inode)
         | Effect::NeedsRecovery(inode) => Some(*inode),
-        Effect::LeftOutChanged { .. } | Effect::RaidSetChanged(_) => None,
+        Effect::LeftOutChanged { .. } | Effect::BesideChanged { .. } | Effect::RaidSetChanged(_) => None,
     }
 }

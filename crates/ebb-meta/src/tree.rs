@@ -283,7 +283,7 @@ impl Machine {
                 call.effects.push(Effect::LeaseEnded { inode: id, session });
             }
             for heir in &file.heirs {
-                self.free_metablock(call, (id, inode.dataset), heir.id, &heir.members, &[]);
+                self.free_beside(call, heir.id, &heir.members);
             }
             for block in file.map.iter() {
                 self.lose_metablock(call, id, inode.dataset, block);

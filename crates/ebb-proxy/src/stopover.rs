@@ -237,6 +237,7 @@ async fn fetch(
             offset,
             length: PIECE_BYTES,
             queue_max: None,
+            raid_set: 0,
         };
         // This verifies the checksums, and waits until the node wakes. The wait ends with this task.
         let done = client.deliver(&[source], &Held::Read(read), &Bytes::new(), || async { Ok(()) }).await?;

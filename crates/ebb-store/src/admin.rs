@@ -82,8 +82,11 @@ pub struct Description {
 }
 
 impl Volume {
-    /// Promises durably to refuse epochs below this one, then returns version and length. A replica that this volume
-    /// does not have is at version (0,0).
+    /// Promises durably to refuse epochs below this one, then returns version and length. For an epoch of a writer or
+    /// recovery, a replica that this volume does not have is at version (0,0).
+    ///
+    /// Errors: `NoReplica` if the volume does not have the replica, for [`Epoch::FROZEN`] and above. A replica that is
+    /// made for the promise alone would refuse the one that belongs there.
     pub async fn promise(
         &self,
         metablock: MetablockId,
@@ -178,8 +181,15 @@ impl Volume {
 }
 
 async fn promise(shared: &Shared, metablock: MetablockId, epoch: Epoch) -> Result<ReplicaVersion> {
-    let replica = shared.get_or_make(metablock);
+    let replica = match shared.get(metablock) {
+        Some(replica) => replica,
+        None if epoch.is_real() => shared.get_or_make(metablock),
+        None => bail!(NoReplica, "there is no replica of {metablock} to freeze"),
+    };
     let _gate = replica.gate.lock().await;
+    if !epoch.is_real() && !replica.live.lock().exists() {
+        bail!(NoReplica, "there is no replica of {metablock} to freeze");
+    }
     let head = checked_head(&replica)?;
     check_epoch(&head, epoch)?;
     if epoch > head.promised || !replica.live.lock().known {

@@ -69,7 +69,7 @@ pub use admin::{Deletion, Description, ReplicaSummary, ReplicaVersion};
 pub use label::Label;
 pub use plan::Change;
 pub use pull::{Pull, PullFuture, PullSource, SourceChunks};
-pub use read::{Found, ReadChunks, ReadData};
+pub use read::{Found, Purpose, ReadChunks, ReadData};
 pub use scrub::ScrubOutcome;
 pub use short_circuit::{Reader, ShortCircuitReplica};
 pub use volume::{Volume, VolumeOptions};

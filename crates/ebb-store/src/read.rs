@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ebb_runtime::{File, OpenMode};
-use ebb_types::{CHUNK_SIZE, ErrorKind, MetablockId, Result, Version, bail, err};
+use ebb_types::{CHUNK_SIZE, Epoch, ErrorKind, MetablockId, Result, Version, bail, err};
 
 use crate::chunks::{self, Extent};
 use crate::crc::crc32c;
@@ -87,6 +87,15 @@ pub struct Found {
     pub length: u64,
 }
 
+/// Why a replica is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// For a reader of the file. A retired replica has what the file does not have any more.
+    File,
+    /// To decode another part of a RAID set.
+    Decoding,
+}
+
 impl Volume {
     /// Whole chunks from `offset` on, short at the replica's end, at `min_version` or a later one. Received writes are
     /// synced first.
@@ -100,18 +109,30 @@ impl Volume {
         offset: u64,
         len: u64,
     ) -> Result<ReadChunks> {
+        self.read_for(Purpose::File, metablock, min_version, offset, len).await
+    }
+
+    /// The same for any purpose.
+    pub async fn read_for(
+        &self,
+        purpose: Purpose,
+        metablock: MetablockId,
+        min_version: Version,
+        offset: u64,
+        len: u64,
+    ) -> Result<ReadChunks> {
         let shared = &*self.shared;
         if !offset.is_multiple_of(CHUNK_SIZE) || !len.is_multiple_of(CHUNK_SIZE) || len > READ_LEN_MAX {
             bail!(Invalid, "a read of {len} bytes at {offset}: reads take whole chunks, {READ_LEN_MAX} bytes at most");
         }
-        let Some(replica) = self.settled(metablock, min_version).await? else {
+        let Some(replica) = self.settled(purpose, metablock, min_version).await? else {
             return Ok(ReadChunks { version: Version::ZERO, length: 0, checksums: Vec::new(), data: empty() });
         };
         loop {
             let content = replica.content.read().await;
             let view = {
                 let live = replica.live.lock();
-                check_servable(metablock, &live, min_version)?;
+                check_servable(purpose, metablock, &live, min_version)?;
                 // A write that came since is not synced. Under the gate no write can come.
                 live.is_settled().then(|| View::capture(&live, offset, len))
             };
@@ -131,7 +152,7 @@ impl Volume {
                     let _content = replica.content.read().await;
                     let view = {
                         let live = replica.live.lock();
-                        check_servable(metablock, &live, min_version)?;
+                        check_servable(purpose, metablock, &live, min_version)?;
                         View::capture(&live, offset, len)
                     };
                     if view.overlay.replaced_by().is_none() {
@@ -144,11 +165,11 @@ impl Volume {
 
     /// The next data, or hole, at or after `offset` and before the replica's end. Chunks are the unit.
     pub async fn seek(&self, metablock: MetablockId, min_version: Version, offset: u64, hole: bool) -> Result<Found> {
-        let Some(replica) = self.settled(metablock, min_version).await? else {
+        let Some(replica) = self.settled(Purpose::File, metablock, min_version).await? else {
             return Ok(Found { offset: None, length: 0 });
         };
         let live = replica.live.lock();
-        check_servable(metablock, &live, min_version)?;
+        check_servable(Purpose::File, metablock, &live, min_version)?;
         let length = live.state.head.length;
         if offset >= length {
             return Ok(Found { offset: None, length });
@@ -158,7 +179,12 @@ impl Volume {
     }
 
     /// The replica with everything received at the moment of the call synced; none if it was never written.
-    pub(crate) async fn settled(&self, metablock: MetablockId, min_version: Version) -> Result<Option<Arc<Replica>>> {
+    pub(crate) async fn settled(
+        &self,
+        purpose: Purpose,
+        metablock: MetablockId,
+        min_version: Version,
+    ) -> Result<Option<Arc<Replica>>> {
         let shared = &*self.shared;
         shared.check_sound()?;
         let replica = shared.get(metablock).filter(|replica| replica.live.lock().exists());
@@ -168,7 +194,7 @@ impl Volume {
             }
             bail!(NoReplica, "volume {} has no replica of {metablock}", self.id());
         };
-        check_servable(metablock, &replica.live.lock(), min_version)?;
+        check_servable(purpose, metablock, &replica.live.lock(), min_version)?;
         flush(shared, &replica).await?;
         Ok(Some(replica))
     }
@@ -178,10 +204,19 @@ fn empty() -> ReadData {
     ReadData::Buffer(Bytes::new())
 }
 
-pub(crate) fn check_servable(metablock: MetablockId, live: &Live, min_version: Version) -> Result<()> {
+pub(crate) fn check_servable(
+    purpose: Purpose,
+    metablock: MetablockId,
+    live: &Live,
+    min_version: Version,
+) -> Result<()> {
     live.check_sound(metablock)?;
     if live.deleted {
         bail!(NoReplica, "the replica of {metablock} was deleted");
+    }
+    // I-68: no reader of the file gets what the file has lost.
+    if purpose == Purpose::File && live.state.head.promised >= Epoch::RETIRED {
+        bail!(NoReplica, "the replica of {metablock} is retired: it serves the decoding of its RAID set alone");
     }
     let version = live.state.head.version;
     if version < min_version {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 use ebb_runtime::File;
 use ebb_types::{MetablockId, Result, Version, bail};
 
-use crate::read::{check_servable, open_existing};
+use crate::read::{Purpose, check_servable, open_existing};
 use crate::record::chunks_of;
 use crate::replica::Live;
 use crate::volume::{Shared, Volume};
@@ -56,7 +56,7 @@ impl Volume {
         let shared = &*self.shared;
         shared.check_open()?;
         for _ in 0..ATTEMPTS {
-            let Some(replica) = self.settled(metablock, min_version).await? else { break };
+            let Some(replica) = self.settled(Purpose::File, metablock, min_version).await? else { break };
             {
                 // While this lock is held nothing is put in place.
                 let _content = replica.content.read().await;
@@ -67,7 +67,7 @@ impl Volume {
                 let file_len = file.len().await?;
                 let mut live = replica.live.lock();
                 shared.check_open()?;
-                check_servable(metablock, &live, min_version)?;
+                check_servable(Purpose::File, metablock, &live, min_version)?;
                 let length = live.state.head.length;
                 if live.is_settled() && live.overlay.is_empty() && file_len >= length {
                     live.add_reader(reader);

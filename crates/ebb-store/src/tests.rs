@@ -3,6 +3,7 @@
 
 mod cuts;
 mod damage;
+mod frozen;
 mod life;
 mod order;
 mod overwrites;

@@ -109,6 +109,23 @@ impl InodeId {
 }
 
 impl Epoch {
+    /// Above the epoch of every writer and recovery. Members of a frozen metablock promise it, so that no write, stamp or
+    /// deletion of a writer's epoch gets through.
+    pub const FROZEN: Self = Self::new(1 << 63);
+
+    /// Above [`Epoch::FROZEN`]. Members of ballast promise it: they serve the decoding of their RAID set, and no reader of
+    /// a file.
+    pub const RETIRED: Self = Self::new((1 << 63) + 1);
+
+    /// Highest epoch of a writer or recovery. Above it and below [`Epoch::FROZEN`] there is none.
+    pub const REAL_MAX: Self = Self::new(1 << 62);
+
+    /// Whether a writer or a recovery can have it.
+    #[must_use]
+    pub const fn is_real(self) -> bool {
+        self.raw() <= Self::REAL_MAX.raw()
+    }
+
     /// The epoch after this one.
     #[must_use]
     pub const fn next(self) -> Self {

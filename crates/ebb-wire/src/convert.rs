@@ -80,6 +80,7 @@ impl pb::meta_op::Op {
                 | Self::Resolve(_)
                 | Self::TestLock(_)
                 | Self::ListDatasets(_)
+                | Self::GetRaidSets(_)
         )
     }
 }

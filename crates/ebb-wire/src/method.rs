@@ -150,6 +150,10 @@ methods! {
     DropStaged = 76, Empty;
     /// Get writes that it missed from the always-on node's log.
     FeedReplica = 77, WriteReplicaReply;
+    /// Make the check metablocks of a RAID set.
+    EncodeSet = 78, EncodeSetReply;
+    /// Make a part of a RAID set of the others.
+    RebuildReplica = 79, RebuildReplicaReply;
 
     // Any process.
     /// Bytes and calls since start.

@@ -11,7 +11,16 @@ use crate::{BlockServer, PatrolOptions};
 fn pull(source: &pb::Hop, target: &pb::Hop, rate_bytes_per_sec: u64) -> pb::PullReplica {
     let pb::Member { volume, incarnation, .. } = target.member.unwrap();
     let (at, source) = (version(1, 2), Some(source.clone()));
-    pb::PullReplica { metablock: 1, volume, incarnation, epoch: 1, source, at, rate_bytes_per_sec }
+    pb::PullReplica {
+        metablock: 1,
+        volume,
+        incarnation,
+        epoch: 1,
+        source,
+        at,
+        rate_bytes_per_sec,
+        ..Default::default()
+    }
 }
 
 #[test]

@@ -13,7 +13,15 @@ const PART: u64 = 256 << 10;
 async fn read(client: &Client, hop: &pb::Hop, part: u64, queue_max: Option<u64>) -> Response<pb::ReadReplicaReply> {
     let volume = hop.member.unwrap().volume;
     let min_version = version(1, 1);
-    let read = pb::ReadReplica { metablock: 5, volume, min_version, offset: part * PART, length: PART, queue_max };
+    let read = pb::ReadReplica {
+        metablock: 5,
+        volume,
+        min_version,
+        offset: part * PART,
+        length: PART,
+        queue_max,
+        raid_set: 0,
+    };
     client.connector.channel(&hop.address).call_with(&read, Vec::new(), LONG).await.unwrap()
 }
 

@@ -20,6 +20,7 @@ use crate::plan::NEED_MS;
 use crate::power::Way;
 use crate::power::deliver::verify;
 use crate::power::relay;
+use crate::read::degraded;
 use crate::read::hopeless::{Barren, Hopeless};
 use crate::read::line::{Asking, Line};
 use crate::shared::Shared;
@@ -69,6 +70,7 @@ impl Wanted {
             offset: self.offset,
             length: self.len,
             queue_max: None,
+            raid_set: 0,
         }
     }
 
@@ -129,9 +131,29 @@ fn no_good_copy(record: &pb::Metablock, last: &Error) -> Error {
 
 /// Asks every member once. Returns their answers if none has the bytes.
 async fn one_round(shared: &Arc<Shared>, wanted: &Wanted, attempt: Duration) -> Result<Bytes, Barren> {
+    // Members that sleep are not waited for if enough others are awake.
+    let mut decoded = None;
+    if degraded::is_due(shared, wanted) {
+        match degraded::read(shared, wanted).await {
+            Ok(data) => return Ok(data),
+            Err(error) => decoded = Some(error),
+        }
+    }
     let heard = Mutex::new(Heard::default());
-    let done = ask_members(shared, wanted, attempt, &heard).await;
-    done.map_err(|error| Barren { error, refusals: heard.into_inner().lacking })
+    let error = match ask_members(shared, wanted, attempt, &heard).await {
+        Ok(data) => return Ok(data),
+        Err(error) => error,
+    };
+    if degraded::is_possible(wanted) && decoded.is_none() {
+        match degraded::read(shared, wanted).await {
+            Ok(data) => return Ok(data),
+            Err(error) => decoded = Some(error),
+        }
+    }
+    if let Some(error) = decoded {
+        tracing::debug!(metablock = wanted.record.id, %error, "cannot be decoded either");
+    }
+    Err(Barren { error, refusals: heard.into_inner().lacking })
 }
 
 /// What members said instead of giving bytes.

@@ -415,6 +415,7 @@ impl FakeBlock {
                 offset: content.bytes.len() as u64,
                 length: 1 << 20,
                 queue_max: None,
+                raid_set: 0,
             };
             let deadline = Duration::from_secs(5);
             let part = self.connector.channel(&source.address).call_with(&read, Vec::new(), deadline).await?;

@@ -175,6 +175,8 @@ pub(crate) async fn pull(
         source: Some(shared.nodes.hop(source)?.to_message()),
         at: Some(at.into()),
         rate_bytes_per_sec: 0,
+        source_metablock: 0,
+        raid_set: 0,
     };
     let reply = call(shared, &hop, &message, Vec::new(), deadline).await?.message;
     let reached = ebb_wire::convert::version(reply.version);

@@ -85,7 +85,8 @@ async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<Ended> {
     let members: BTreeSet<NodeId> = {
         let machine = shared.group.machine();
         let metablocks = machine.metablocks(inode).unwrap_or_default();
-        metablocks.iter().flat_map(|record| &record.members).map(pb::Member::node_id).collect()
+        let asked = metablocks.iter().filter(|record| record.frozen.is_none());
+        asked.flat_map(|record| &record.members).map(pb::Member::node_id).collect()
     };
     // A node that is known to be silent is not asked, because each such call would take its whole deadline. I-83.
     let silent = waited_for(shared, inode, members, |silence| silence.is_known());
@@ -108,7 +109,9 @@ async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<Ended> {
     }
     let (metablocks, trim) = {
         let machine = shared.group.machine();
-        let Ok(metablocks) = machine.metablocks(inode) else { return Ok(Ended::Done) };
+        let Ok(mut metablocks) = machine.metablocks(inode) else { return Ok(Ended::Done) };
+        // S-10: what is frozen has no writer, and its members have promised more than this epoch.
+        metablocks.retain(|record| record.frozen.is_none());
         (metablocks, machine.pending_trim(inode))
     };
     // Ordering: the log ends the old epoch before members are asked. Everything that the holder may have acknowledged

@@ -184,7 +184,12 @@ impl State {
                 self.wake.repair.notify_one();
                 self.wake.reap.notify_one();
             }
-            // Nothing encodes yet: RAID sets are records alone.
+            Effect::BesideChanged { metablock, old, new } => {
+                let presence = if machine.has_metablock(*metablock) { Presence::Mapped } else { Presence::Freed };
+                soft.work.on_set_changed(*metablock, old, new, presence);
+                self.wake.deletes.notify_one();
+            }
+            // Its replicas have effects of their own, and its next step is found by the next look.
             Effect::RaidSetChanged(_) => {}
             Effect::NeedsRecovery(inode) => {
                 soft.work.recoveries.insert(*inode);

@@ -19,13 +19,13 @@ impl Machine {
         block: &Metablock,
     ) {
         match block.frozen.and_then(|frozen| frozen.raid_set) {
-            Some(id) => self.kill_slot(call, id, block),
+            Some(id) => self.kill_slot(call, id, (inode, dataset), block),
             None => self.free_metablock(call, (inode, dataset), block.id, &block.members, block.left_out()),
         }
     }
 
     /// I-69: the other slots cannot be decoded without it, so its bytes stay.
-    fn kill_slot(&mut self, call: &mut Call<'_>, id: RaidSetId, block: &Metablock) {
+    fn kill_slot(&mut self, call: &mut Call<'_>, id: RaidSetId, of: (InodeId, DatasetId), block: &Metablock) {
         let Some(set) = self.raid.get_mut(id) else {
             unreachable!("{} is in {id}, which is not recorded", block.id);
         };
@@ -35,9 +35,14 @@ impl Machine {
         // Copies that leave count again: nobody has found this RAID set sound without them.
         let mut members = block.members.to_vec();
         members.append(&mut slot.leaving);
+        let (metablock, new) = (block.id, members.clone());
         slot.owner = SlotOwner::Ballast(members);
         let is_over = set.slots.iter().all(Slot::is_dead);
         self.replicas.give(block.id, Owner::RaidSet(id));
+        let (inode, dataset) = of;
+        let old = block.members.to_vec();
+        call.effects.push(Effect::SetChanged { inode, dataset, metablock, old, new: Vec::new() });
+        call.effects.push(Effect::BesideChanged { metablock, old: Vec::new(), new });
         self.raise(call, id);
         if is_over {
             self.end_raid_set(call, id);
@@ -47,15 +52,14 @@ impl Machine {
     /// Frees the rows and the ballast of a RAID set. Its living slots are the caller's.
     pub(crate) fn end_raid_set(&mut self, call: &mut Call<'_>, id: RaidSetId) {
         let Some(set) = self.raid.remove(id) else { return };
-        let owner = (InodeId::new(0), set.dataset);
         for row in &set.rows {
-            self.free_metablock(call, owner, row.metablock, &[row.member], &[]);
+            self.free_beside(call, row.metablock, &[row.member]);
         }
         for slot in &set.slots {
             match &slot.owner {
                 SlotOwner::Ballast(_) => {
                     let sources = self.slot_sources(slot);
-                    self.free_metablock(call, owner, slot.metablock, &sources, &[]);
+                    self.free_beside(call, slot.metablock, &sources);
                 }
                 SlotOwner::File(inode) => {
                     if let Some(file) = self.edit(*inode).file_mut() {
@@ -70,8 +74,13 @@ impl Machine {
         call.effects.push(Effect::RaidSetChanged(id));
     }
 
-    /// Nothing has this metablock any more: its replicas are to be deleted. `of`: the file that had it, or 0 for a RAID
-    /// set, and the dataset.
+    /// Nothing has this metablock any more that no file's map had: its replicas are to be deleted.
+    pub(crate) fn free_beside(&mut self, call: &mut Call<'_>, metablock: MetablockId, members: &[pb::Member]) {
+        self.replicas.free(metablock, members, &[]);
+        call.effects.push(Effect::BesideChanged { metablock, old: members.to_vec(), new: Vec::new() });
+    }
+
+    /// Nothing has this metablock of a file any more: its replicas are to be deleted. `of`: file and dataset.
     pub(crate) fn free_metablock(
         &mut self,
         call: &mut Call<'_>,
@@ -105,6 +114,7 @@ impl Machine {
             .collect();
         for (metablock, leaving) in leaving {
             self.replicas.unindex(metablock, &leaving);
+            call.effects.push(Effect::BesideChanged { metablock, old: leaving, new: Vec::new() });
         }
         self.end_raid_set(call, id);
         Ok(Reply::None)

@@ -1,6 +1,6 @@
 //! RAID sets in messages and checkpoints.
 
-use ebb_types::{DatasetId, InodeId, MetablockId, RaidSetId, Result, bail};
+use ebb_types::{DatasetId, Epoch, InodeId, MetablockId, RaidSetId, Result, Version, bail};
 use ebb_wire::convert::version;
 use ebb_wire::pb;
 
@@ -12,6 +12,8 @@ use crate::replicas::Owner;
 
 /// Most metablocks of one question.
 const ASKED_MAX: usize = 1024;
+/// The least version of a row: its encoder writes under epoch 1.
+const ROW_VERSION: Version = Version::new(Epoch::new(1), 1);
 
 impl Machine {
     /// The RAID sets of these metablocks, slots or rows, each once and with the members of every slot.
@@ -36,6 +38,24 @@ impl Machine {
         }
     }
 
+    /// The members of a metablock, whoever has it, and the version that they must have at least.
+    ///
+    /// That of a row is its encoder's: no record names it, as a row has one writer and one length.
+    #[must_use]
+    pub fn placed_metablock(&self, id: MetablockId) -> Option<(Vec<pb::Member>, Version)> {
+        if let Some((_, record)) = self.find_metablock(id) {
+            let version = record.min_version();
+            return Some((record.members, version));
+        }
+        let Owner::RaidSet(set) = self.replicas.owner_of(id)? else { return None };
+        let set = self.raid.get(set)?;
+        if let Some(row) = set.rows.iter().find(|row| row.metablock == id) {
+            return Some((vec![row.member], ROW_VERSION));
+        }
+        let slot = set.slots.iter().find(|slot| slot.metablock == id)?;
+        Some((self.slot_members(slot), slot.version))
+    }
+
     /// A RAID set with the members of every slot.
     #[must_use]
     pub fn raid_set(&self, id: RaidSetId) -> Option<pb::RaidSet> {
@@ -50,6 +70,11 @@ impl Machine {
     /// All RAID sets, in order, with the members of every slot.
     pub fn raid_sets(&self) -> impl Iterator<Item = pb::RaidSet> + '_ {
         self.raid.iter().filter_map(|(id, _)| self.raid_set(id))
+    }
+
+    /// The same from this id on.
+    pub fn raid_sets_from(&self, first: RaidSetId) -> impl Iterator<Item = pb::RaidSet> + '_ {
+        self.raid.iter_from(first).filter_map(|(id, _)| self.raid_set(id))
     }
 
     /// How many RAID sets there are.

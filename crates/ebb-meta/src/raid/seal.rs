@@ -204,13 +204,7 @@ impl Machine {
                 "{} is a row of two RAID sets",
                 row.metablock
             );
-            call.effects.push(Effect::SetChanged {
-                inode: InodeId::new(0),
-                dataset,
-                metablock: row.metablock,
-                old: Vec::new(),
-                new: vec![member],
-            });
+            call.effects.push(Effect::BesideChanged { metablock: row.metablock, old: Vec::new(), new: vec![member] });
             rows.push(row);
         }
         assert!(self.raid.insert(id, RaidSet { dataset, code, generation: 1, slots, rows }), "{id} is sealed twice");

@@ -63,13 +63,12 @@ impl Machine {
         };
         // It is in the index from its grant on: a replica of it is no stray.
         assert!(self.replicas.add(Owner::Heir(id), heir.id, members), "{} is assigned twice", heir.id);
-        let (inode, metablock, new) = (id, heir.id, members.to_vec());
+        let (metablock, new) = (heir.id, members.to_vec());
         let answer = heir.to_pb();
-        let dataset = self.edit(id).dataset;
         if let Some(file) = self.edit(id).file_mut() {
             file.heirs.push(heir);
         }
-        call.effects.push(Effect::SetChanged { inode, dataset, metablock, old: Vec::new(), new });
+        call.effects.push(Effect::BesideChanged { metablock, old: Vec::new(), new });
         answer
     }
 
@@ -120,6 +119,8 @@ impl Machine {
             }
         });
         self.replicas.give(heir.id, Owner::File(id));
+        let (metablock, new) = (heir.id, block.members.to_vec());
+        call.effects.push(Effect::SetChanged { inode: id, dataset, metablock, old: Vec::new(), new });
         // Ordering: the heir is the file's before the frozen one is ballast, so that no moment lacks the bytes.
         self.end_extras_of(call, id, frozen);
         self.lose_metablock(call, id, dataset, &old);
@@ -132,14 +133,12 @@ impl Machine {
         if self.heirs(id).iter().all(|heir| heir.index < from) {
             return;
         }
-        let inode = self.edit(id);
-        let dataset = inode.dataset;
-        let Some(file) = inode.file_mut() else { return };
+        let Some(file) = self.edit(id).file_mut() else { return };
         let (ended, kept) = std::mem::take(&mut file.heirs).into_iter().partition(|heir| heir.index >= from);
         file.heirs = kept;
         let ended: Vec<Heir> = ended;
         for heir in ended {
-            self.free_metablock(call, (id, dataset), heir.id, &heir.members, &[]);
+            self.free_beside(call, heir.id, &heir.members);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use ebb_layout::View;
 use ebb_layout::raid::{Part, Racks, RaidMembers, Seat, Sites, SpreadRule, check_spread};
-use ebb_types::{HostName, InodeId, MetablockId, NodeId, RackName, RaidCode, RaidSetId, Result, bail};
+use ebb_types::{DatasetId, HostName, InodeId, MetablockId, NodeId, RackName, RaidCode, RaidSetId, Result, bail};
 use ebb_wire::pb;
 
 use super::{RaidSet, Slot, SlotOwner};
@@ -43,18 +43,14 @@ impl Machine {
     pub(crate) fn drop_copies(&mut self, call: &mut Call<'_>, op: &pb::DropCopies) -> Result<Reply> {
         let id = RaidSetId::new(op.raid_set);
         let set = self.check_raid_generation(id, op.generation)?;
-        let dataset = set.dataset;
         let leaving: Vec<(MetablockId, Vec<pb::Member>)> =
             set.slots.iter().map(|slot| (slot.metablock, slot.leaving.clone())).collect();
         for (metablock, leaving) in leaving.into_iter().filter(|(_, leaving)| !leaving.is_empty()) {
             let Some(set) = self.raid.get_mut(id) else { continue };
             let slot = set.slots.iter_mut().find(|slot| slot.metablock == metablock).expect("it was there");
             slot.leaving = Vec::new();
-            let slot = slot.clone();
-            let stays = self.slot_members(&slot);
             self.replicas.unindex(metablock, &leaving);
-            let old = stays.iter().chain(&leaving).copied().collect();
-            call.effects.push(Effect::SetChanged { inode: inode_of(&slot), dataset, metablock, old, new: stays });
+            call.effects.push(Effect::BesideChanged { metablock, old: leaving, new: Vec::new() });
         }
         self.raise(call, id);
         Ok(Reply::None)
@@ -77,14 +73,7 @@ impl Machine {
             self.replicas.change_set(metablock, &[old], &op.members);
             let set = self.raid.get_mut(id).expect("it was checked");
             set.rows[row].member = member;
-            let effect = Effect::SetChanged {
-                inode: InodeId::new(0),
-                dataset,
-                metablock,
-                old: vec![old],
-                new: op.members.clone(),
-            };
-            call.effects.push(effect);
+            call.effects.push(Effect::BesideChanged { metablock, old: vec![old], new: op.members.clone() });
             self.raise(call, id);
             return Ok(Reply::None);
         }
@@ -108,8 +97,7 @@ impl Machine {
         self.replicas.index(metablock, &kept);
         self.set_slot_members(id, place, &op.members);
         self.raid.get_mut(id).expect("it was checked").slots[place].leaving = kept;
-        let new = op.members.clone();
-        call.effects.push(Effect::SetChanged { inode: inode_of(&slot), dataset, metablock, old, new });
+        self.tell_members(call, (dataset, &slot), old, op.members.clone());
         self.raise(call, id);
         Ok(Reply::None)
     }
@@ -142,9 +130,23 @@ impl Machine {
         self.set_slot_members(id, place, stay);
         self.raid.get_mut(id).expect("it was there").slots[place].leaving = leaving;
         if old != stay {
-            let (inode, metablock) = (inode_of(&slot), slot.metablock);
-            call.effects.push(Effect::SetChanged { inode, dataset, metablock, old, new: stay.to_vec() });
+            self.tell_members(call, (dataset, &slot), old, stay.to_vec());
         }
+    }
+
+    /// Other members of a slot are recorded.
+    fn tell_members(
+        &self,
+        call: &mut Call<'_>,
+        (dataset, slot): (DatasetId, &Slot),
+        old: Vec<pb::Member>,
+        new: Vec<pb::Member>,
+    ) {
+        let metablock = slot.metablock;
+        call.effects.push(match slot.owner {
+            SlotOwner::File(inode) => Effect::SetChanged { inode, dataset, metablock, old, new },
+            SlotOwner::Ballast(_) => Effect::BesideChanged { metablock, old, new },
+        });
     }
 
     fn set_slot_members(&mut self, id: RaidSetId, place: usize, members: &[pb::Member]) {
@@ -240,12 +242,4 @@ fn seats_of(members: &[pb::Member]) -> Vec<Seat> {
 
 fn seat(member: &pb::Member) -> Seat {
     Seat { node: member.node_id(), home: member.home_id() }
-}
-
-/// The file of a slot; 0 for ballast.
-fn inode_of(slot: &Slot) -> InodeId {
-    match slot.owner {
-        SlotOwner::File(inode) => inode,
-        SlotOwner::Ballast(_) => InodeId::new(0),
-    }
 }

@@ -125,6 +125,8 @@ async fn call_everything(enemy: &mut Enemy) {
     let ticket = Some(pb::Ticket { session: 1, request: 1 });
     let named = pb::WriteReplica { metablock: 1, length: 1 << 40, staged: ticket, ..Default::default() };
     enemy.send(pb::LogWrites { inode: 2, epoch: 1, writes: vec![named], ..Default::default() }).await;
+    enemy.send(pb::RebuildReplica { raid_set: 1, ..Default::default() }).await;
+    enemy.send(pb::EncodeSet { raid_set: 1, ..Default::default() }).await;
     enemy.send(pb::FeedReplica { inode: 2, metablock: 1, volume: 1, ..Default::default() }).await;
     enemy.send(pb::Scrub::default()).await;
     enemy.send(pb::Rest::default()).await;

@@ -1,0 +1,190 @@
+//! Makes the check metablocks of a RAID set, for the master.
+//!
+//! ```text
+//!  ranges of all slots ──► compared with their sums ──► rows ──► written at their nodes     (the next ranges are read meanwhile)
+//!                          └─► sums ──► trailer ──► written and synced ──► proof: read back and decoded ──► answer
+//! ```
+//! Until a Seal names them, the rows are metablocks that nobody knows. So an attempt that ends half-way leaves strays, which are
+//! deleted like any others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_code::{Code, Slot, Trailer};
+use ebb_runtime::Moment;
+use ebb_types::{CHUNK_SIZE, RaidCode, RaidSetId, Result, bail};
+use ebb_wire::{Method, pb};
+use futures_util::future::try_join_all;
+
+use super::ends::{Piece, Source, Target};
+use super::{PIECE_BYTES, proof};
+use crate::node::Node;
+
+/// With more requests in progress than these, encoding pauses.
+const LOAD_MAX: u32 = 4;
+/// A pause, and the number of them before a piece. After these the piece is made in any case.
+const PAUSE: Duration = Duration::from_millis(20);
+const PAUSES_MAX: u32 = 50;
+
+/// An `EncodeSet` that was checked.
+pub(super) struct Job {
+    pub(super) raid_set: RaidSetId,
+    copies: u32,
+    pub(super) code: Code,
+    pub(super) slots: Vec<Source>,
+    pub(super) rows: Vec<Target>,
+    rate_bytes_per_sec: u64,
+}
+
+impl Job {
+    fn new(message: pb::EncodeSet) -> Result<Self> {
+        let raid_set = RaidSetId::new(message.raid_set);
+        let raw = message.code.unwrap_or_default();
+        let code = RaidCode { copies: raw.copies, slots: raw.slots, rows: raw.rows };
+        if let Err(sentence) = code.check() {
+            bail!(Invalid, "{raid_set}: {sentence}");
+        }
+        let (slots, rows) = (message.slots.len(), message.rows.len());
+        if raid_set.raw() == 0 || slots == 0 || slots > code.slots as usize || rows != code.rows as usize {
+            bail!(Invalid, "{raid_set}: {slots} slots and {rows} rows are no RAID set of {code}");
+        }
+        if let Some(lost) = message.slots.iter().find(|slot| slot.sources.is_empty()) {
+            bail!(Invalid, "{raid_set}: m{} has no members", lost.metablock);
+        }
+        Ok(Self {
+            raid_set,
+            copies: code.copies,
+            code: Code::new(code.slots as usize, code.rows as usize)?,
+            slots: message.slots.into_iter().map(|slot| Source::slot(raid_set, slot)).collect::<Result<_>>()?,
+            rows: message.rows.into_iter().map(Target::new).collect::<Result<_>>()?,
+            rate_bytes_per_sec: message.rate_bytes_per_sec,
+        })
+    }
+
+    /// Bytes of a row.
+    fn row_len(&self) -> u64 {
+        self.slots.iter().map(Source::length).max().unwrap_or(0).next_multiple_of(CHUNK_SIZE)
+    }
+
+    /// The trailer of row 0, by the sums of each slot.
+    fn trailer(&self, sums: Vec<Vec<u32>>) -> Trailer {
+        let slot = |(source, sums): (&Source, Vec<u32>)| Slot {
+            metablock: source.metablock(),
+            version: source.version(),
+            length: source.length(),
+            sums,
+        };
+        let mut slots: Vec<Option<Slot>> = self.slots.iter().zip(sums).map(slot).map(Some).collect();
+        slots.resize(self.code.slots(), None);
+        Trailer { raid_set: self.raid_set, copies: self.copies, code: self.code, row: 0, slots }
+    }
+}
+
+/// Answers `EncodeSet`. When it returns, the rows are synced and proved.
+///
+/// Errors: `Busy` if another one is made here; `Unavailable` if the node is about to sleep; `StaleVersion` if a slot has moved on;
+/// `Corrupt` if no source of a slot matches its sums, or if what was written does not decode to what was read.
+pub(crate) async fn encode_set(node: &Arc<Node>, message: pb::EncodeSet) -> Result<pb::EncodeSetReply> {
+    let Ok(_one_at_a_time) = node.encoding.try_lock() else {
+        bail!(Busy, "{} makes another RAID set", node.title());
+    };
+    let mut job = Job::new(message)?;
+    let sums = write_rows(node, &mut job).await?;
+    let trailer = job.trailer(sums);
+    write_trailers(node, &mut job, &trailer).await?;
+    proof::prove(node, &job, &trailer).await?;
+    tracing::debug!(raid_set = %job.raid_set, code = %job.code, bytes = trailer.row_len(), "encoded");
+    let length = trailer.metablock_len();
+    let rows = job.rows.iter().map(|row| pb::EncodedRow { version: Some(row.version().into()), length }).collect();
+    Ok(pb::EncodeSetReply { rows })
+}
+
+/// Reads all slots and writes all rows, piece by piece. Returns the sums of each slot.
+async fn write_rows(node: &Arc<Node>, job: &mut Job) -> Result<Vec<Vec<u32>>> {
+    let row_len = job.row_len();
+    let Job { code, slots, rows, rate_bytes_per_sec, .. } = job;
+    let mut sums = vec![Vec::new(); slots.len()];
+    let started = node.runtime.now();
+    let (mut at, mut read_bytes) = (0, 0);
+    let mut pieces = read_slots(node, slots, 0).await?;
+    while at < row_len {
+        let length = PIECE_BYTES.min(row_len - at);
+        for (known, piece) in sums.iter_mut().zip(&pieces) {
+            known.extend_from_slice(&piece.sums);
+            read_bytes += piece.data.len() as u64;
+        }
+        let made = make_rows(*code, &pieces, length)?;
+        let next = at + length;
+        let write = write_all(node, rows, at, made, false);
+        let (written, read) = tokio::join!(write, read_ahead(node, slots, next, row_len));
+        written?;
+        pieces = read?;
+        at = next;
+        throttle(node, started, read_bytes, *rate_bytes_per_sec).await;
+        give_way(node).await?;
+    }
+    Ok(sums)
+}
+
+async fn read_ahead(node: &Arc<Node>, slots: &[Source], at: u64, row_len: u64) -> Result<Vec<Piece>> {
+    if at < row_len { read_slots(node, slots, at).await } else { Ok(Vec::new()) }
+}
+
+/// The range of every slot; nothing of one that ends before it.
+async fn read_slots(node: &Arc<Node>, slots: &[Source], at: u64) -> Result<Vec<Piece>> {
+    try_join_all(slots.iter().map(|slot| slot.read(node, at, PIECE_BYTES))).await
+}
+
+fn make_rows(code: Code, pieces: &[Piece], length: u64) -> Result<Vec<Bytes>> {
+    let length = usize::try_from(length).expect("a piece fits into memory");
+    let mut rows = vec![vec![0; length]; code.rows()];
+    let mut sources: Vec<&[u8]> = pieces.iter().map(|piece| &piece.data[..]).collect();
+    sources.resize(code.slots(), &[]);
+    code.encode(&sources, &mut rows.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>())?;
+    Ok(rows.into_iter().map(Bytes::from).collect())
+}
+
+/// Writes a piece of each row, all at once.
+async fn write_all(node: &Arc<Node>, rows: &mut [Target], at: u64, made: Vec<Bytes>, sync: bool) -> Result<()> {
+    let writes = rows.iter_mut().zip(made).map(|(row, bytes)| row.write(node, at, bytes, sync));
+    try_join_all(writes).await.map(drop)
+}
+
+/// Each row ends with a trailer that names the row. The last write syncs all before it.
+async fn write_trailers(node: &Arc<Node>, job: &mut Job, trailer: &Trailer) -> Result<()> {
+    let of_row = |row| Trailer { row, ..trailer.clone() }.encode().map(Bytes::from);
+    let encoded: Vec<Bytes> = (0..job.rows.len()).map(of_row).collect::<Result<_>>()?;
+    let (start, length) = (trailer.row_len(), trailer.trailer_len());
+    assert!(
+        encoded.iter().all(|bytes| bytes.len() as u64 == length),
+        "trailers of one RAID set differ by their row alone"
+    );
+    let mut at = 0;
+    while at < length {
+        let end = length.min(at + PIECE_BYTES);
+        let part = |bytes: &Bytes| bytes.slice(at as usize..end as usize);
+        write_all(node, &mut job.rows, start + at, encoded.iter().map(part).collect(), end == length).await?;
+        at = end;
+    }
+    Ok(())
+}
+
+async fn throttle(node: &Node, started: Moment, bytes: u64, rate_bytes_per_sec: u64) {
+    if rate_bytes_per_sec > 0 {
+        let due = Duration::from_secs_f64(bytes as f64 / rate_bytes_per_sec as f64);
+        node.runtime.sleep(due.saturating_sub(node.runtime.now().since(started))).await;
+    }
+}
+
+/// Waits a moment where the node has other work, and ends where it is about to sleep.
+async fn give_way(node: &Node) -> Result<()> {
+    for _ in 0..PAUSES_MAX {
+        node.check_awake(Method::EncodeSet)?;
+        if node.load() <= LOAD_MAX {
+            break;
+        }
+        node.runtime.sleep(PAUSE).await;
+    }
+    node.check_awake(Method::EncodeSet)
+}

@@ -1,0 +1,185 @@
+//! Attempts that run, ids for their rows, and files that are not to be asked for again yet.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ebb_runtime::Moment;
+use ebb_types::{InodeId, MetablockId, NodeId, RaidSetId};
+
+use crate::options::Options;
+
+/// Most files in the table of those that are left alone. Further ones are asked again at once.
+const FILES_MAX: usize = 10_000;
+/// Shortest and longest time for which a file is left alone after a failed attempt.
+const ALONE_MIN: Duration = Duration::from_secs(10);
+const ALONE_MAX: Duration = Duration::from_secs(3600);
+
+/// One attempt.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Attempt {
+    /// The node that encodes.
+    pub node: NodeId,
+    /// Its rows, with ids that no other attempt has.
+    pub rows: Vec<MetablockId>,
+    /// Its slots.
+    pub slots: Vec<MetablockId>,
+}
+
+/// A file that is left alone.
+#[derive(Clone, Copy, Debug)]
+struct Alone {
+    until: Moment,
+    span: Duration,
+}
+
+/// Soft state of encoding.
+#[derive(Debug, Default)]
+pub(crate) struct Encoding {
+    running: BTreeMap<RaidSetId, Attempt>,
+    /// Ids of `TakeIds` that no attempt has.
+    ids: Vec<u64>,
+    alone: BTreeMap<InodeId, Alone>,
+    /// RAID sets with a step under way.
+    kept: BTreeSet<RaidSetId>,
+    /// Nodes that keep frozen replicas. One of an earlier release does not say so.
+    knowing: BTreeSet<NodeId>,
+}
+
+impl Encoding {
+    /// A node has registered.
+    pub(crate) fn on_registered(&mut self, node: NodeId, knows_frozen: bool) {
+        if knows_frozen {
+            self.knowing.insert(node);
+        } else {
+            self.knowing.remove(&node);
+        }
+    }
+
+    /// Whether a node keeps frozen replicas. Not known before it has registered with this process.
+    pub(crate) fn knows_frozen(&self, node: NodeId) -> bool {
+        self.knowing.contains(&node)
+    }
+
+    /// How many attempts may begin.
+    pub(crate) fn free_places(&self, options: &Options) -> usize {
+        options.encodings_max.saturating_sub(self.running.len())
+    }
+
+    /// Whether a node encodes already.
+    pub(crate) fn is_encoding(&self, node: NodeId) -> bool {
+        self.running.values().any(|attempt| attempt.node == node)
+    }
+
+    /// Whether an attempt has a metablock as a slot.
+    pub(crate) fn is_a_slot(&self, metablock: MetablockId) -> bool {
+        self.running.values().any(|attempt| attempt.slots.contains(&metablock))
+    }
+
+    /// Whether an attempt has a metablock as a row.
+    pub(crate) fn is_a_row(&self, metablock: MetablockId) -> bool {
+        self.running.values().any(|attempt| attempt.rows.contains(&metablock))
+    }
+
+    /// Ids that were taken for RAID sets and rows.
+    pub(crate) fn add_ids(&mut self, ids: impl Iterator<Item = u64>) {
+        self.ids.extend(ids);
+    }
+
+    /// So many ids. `None`: there are too few.
+    pub(crate) fn take_ids(&mut self, count: usize) -> Option<Vec<u64>> {
+        let rest = self.ids.len().checked_sub(count)?;
+        Some(self.ids.split_off(rest))
+    }
+
+    /// An attempt begins.
+    pub(crate) fn add_attempt(&mut self, id: RaidSetId, attempt: Attempt) {
+        assert!(self.running.insert(id, attempt).is_none(), "{id} is attempted once");
+    }
+
+    /// An attempt has ended. It may be of an earlier term, which this state does not know.
+    pub(crate) fn remove_attempt(&mut self, id: RaidSetId) -> Option<Attempt> {
+        self.running.remove(&id)
+    }
+
+    /// A step of a RAID set begins.
+    pub(crate) fn keep(&mut self, id: RaidSetId) {
+        self.kept.insert(id);
+    }
+
+    /// It has ended.
+    pub(crate) fn end_keeping(&mut self, id: RaidSetId) {
+        self.kept.remove(&id);
+    }
+
+    /// Whether a step of a RAID set is under way.
+    pub(crate) fn is_kept(&self, id: RaidSetId) -> bool {
+        self.kept.contains(&id)
+    }
+
+    /// Number of steps under way.
+    pub(crate) fn kept_count(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// An attempt failed for files that are in use. Each further time they are left alone for twice as long.
+    pub(crate) fn leave_alone(&mut self, inodes: impl Iterator<Item = InodeId>, now: Moment, delay: Duration) {
+        let least = ALONE_MIN.max(delay / 4);
+        for inode in inodes {
+            let span = self.alone.get(&inode).map_or(least, |alone| (alone.span * 2).min(ALONE_MAX.max(least)));
+            if self.alone.len() < FILES_MAX || self.alone.contains_key(&inode) {
+                self.alone.insert(inode, Alone { until: now.after(span), span });
+            }
+        }
+    }
+
+    /// Whether a file is left alone.
+    pub(crate) fn is_left_alone(&self, inode: InodeId, now: Moment) -> bool {
+        self.alone.get(&inode).is_some_and(|alone| now < alone.until)
+    }
+
+    /// Forgets files that were left alone long ago.
+    pub(crate) fn forget_old(&mut self, now: Moment) {
+        self.alone.retain(|_, alone| now < alone.until.after(alone.span));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_given_to_one_attempt_each() {
+        let mut encoding = Encoding::default();
+        assert_eq!(encoding.take_ids(1), None);
+        encoding.add_ids(10..15);
+        let (first, second) = (encoding.take_ids(3).unwrap(), encoding.take_ids(2).unwrap());
+        assert!(first.iter().all(|id| !second.contains(id)));
+        assert_eq!(encoding.take_ids(1), None);
+    }
+
+    #[test]
+    fn a_row_is_kept_while_its_attempt_runs() {
+        let mut encoding = Encoding::default();
+        let id = RaidSetId::new(1);
+        let (row, slot) = (MetablockId::new(2), MetablockId::new(3));
+        encoding.add_attempt(id, Attempt { node: NodeId::new(4), rows: vec![row], slots: vec![slot] });
+        assert!(encoding.is_a_row(row) && !encoding.is_a_row(slot) && encoding.is_a_slot(slot));
+        assert!(encoding.is_encoding(NodeId::new(4)) && !encoding.is_encoding(NodeId::new(5)));
+        encoding.remove_attempt(id).unwrap();
+        assert!(!encoding.is_a_row(row) && encoding.remove_attempt(id).is_none());
+    }
+
+    #[test]
+    fn a_file_in_use_is_left_alone_for_longer_each_time() {
+        let (mut encoding, inode, now) = (Encoding::default(), InodeId::new(7), Moment::default());
+        encoding.leave_alone([inode].into_iter(), now, Duration::ZERO);
+        assert!(encoding.is_left_alone(inode, now.after(Duration::from_secs(9))));
+        let later = now.after(Duration::from_secs(11));
+        assert!(!encoding.is_left_alone(inode, later));
+        encoding.leave_alone([inode].into_iter(), later, Duration::ZERO);
+        assert!(encoding.is_left_alone(inode, later.after(Duration::from_secs(19))));
+        encoding.forget_old(later.after(Duration::from_secs(60)));
+        encoding.leave_alone([inode].into_iter(), later, Duration::from_secs(400));
+        assert!(encoding.is_left_alone(inode, later.after(Duration::from_secs(99))), "a quarter of the delay");
+    }
+}

@@ -1,0 +1,132 @@
+//! What is due of one dataset, and where its slots stay and its rows go.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebb_layout::raid::{Candidate, Held, RaidAsk, RaidPlans, RaidRule, Room, Sites, choose_sets, least_len_bytes};
+use ebb_layout::{ChainView, View};
+use ebb_meta::{Cold, Due, Machine};
+use ebb_types::{DatasetId, Encode, MetablockId, NodeId, RaidCode, Redundancy};
+use ebb_wire::pb;
+
+use crate::placement::volumes;
+use crate::registry::Patience;
+use crate::shared::Shared;
+
+/// Most candidates of one round.
+const CANDIDATES_MAX: usize = 4096;
+/// Delay of a dataset that sets none: most reads of data are within the day of its writing (DiskReduce, Sec. 4).
+const DELAY_DEFAULT: Duration = Duration::from_secs(24 * 3600);
+/// Delay of data that is encoded at once: time for a writer to correct itself, and for the last metablock to grow.
+const AT_ONCE_FULL: Duration = Duration::from_secs(2);
+const AT_ONCE_LAST: Duration = Duration::from_secs(10);
+
+/// A dataset's plans of one round, with what they are about.
+pub(crate) struct Batch {
+    pub dataset: DatasetId,
+    pub code: RaidCode,
+    pub delay: Duration,
+    pub plans: RaidPlans,
+    pub cold: BTreeMap<MetablockId, Cold>,
+}
+
+/// The code of a dataset that encodes, and how old data are then.
+pub(crate) fn code_of(dataset: &pb::Dataset) -> Option<(RaidCode, Duration)> {
+    let raw = RaidCode { copies: dataset.raid_copies, slots: dataset.raid_slots, rows: dataset.raid_rows };
+    let Some(Redundancy::Raid(code)) = Redundancy::from_raw(raw) else { return None };
+    let delay = match Encode::from_raw(dataset.encode)? {
+        Encode::Off => return None,
+        Encode::Immediate => AT_ONCE_FULL,
+        Encode::Background if dataset.delay_ms == 0 => DELAY_DEFAULT,
+        Encode::Background => Duration::from_millis(dataset.delay_ms),
+    };
+    Some((code, delay))
+}
+
+/// Facts for one choice.
+struct Facts {
+    machine: Machine,
+    view: View,
+    chain: Arc<ChainView>,
+    dataset: pb::Dataset,
+    code: RaidCode,
+    delay: Duration,
+    now_s: u64,
+}
+
+/// Chooses RAID sets for a dataset. `None`: it encodes nothing.
+pub(crate) async fn choose(shared: &Arc<Shared>, id: DatasetId) -> Option<Batch> {
+    let facts = gather(shared, id)?;
+    let own = Arc::clone(shared);
+    shared.runtime.compute(move || choose_among(&own, id, &facts)).await
+}
+
+fn gather(shared: &Shared, id: DatasetId) -> Option<Facts> {
+    let machine = shared.group.snapshot();
+    let dataset = machine.dataset(id)?.clone();
+    let (code, delay) = code_of(&dataset)?;
+    let soft = shared.soft();
+    let view = volumes(&shared.view(&machine, &soft), Patience::Prompt);
+    let chain = soft.chains.chain(id)?;
+    let now_s = shared.wall_ms() / 1000;
+    Some(Facts { view, chain, dataset, code, delay, now_s, machine: machine.clone() })
+}
+
+fn choose_among(shared: &Shared, id: DatasetId, facts: &Facts) -> Option<Batch> {
+    let Facts { machine, view, chain, dataset, code, delay, now_s } = facts;
+    let (full, last) = match Encode::from_raw(dataset.encode) {
+        Some(Encode::Immediate) => (AT_ONCE_FULL, AT_ONCE_LAST),
+        _ => (*delay, *delay),
+    };
+    let due = Due {
+        min_len: least_len_bytes(dataset.metablock_size),
+        full_s: now_s.saturating_sub(full.as_secs()),
+        last_s: now_s.saturating_sub(last.as_secs()),
+    };
+    let now = shared.runtime.now();
+    let cold: BTreeMap<MetablockId, Cold> = {
+        let mut soft = shared.soft();
+        soft.encoding.forget_old(now);
+        let is_free = |cold: &Cold| {
+            !soft.encoding.is_left_alone(cold.inode, now)
+                && !soft.encoding.is_a_slot(cold.metablock)
+                && !soft.work.copies.contains_key(&cold.metablock)
+        };
+        let all = machine.cold_metablocks(id, due).filter(is_free).take(CANDIDATES_MAX);
+        all.map(|cold| (cold.metablock, cold)).collect()
+    };
+    let candidates: Vec<Candidate> = cold.values().map(|cold| to_candidate(cold, *now_s, *delay)).collect();
+    let sites = Sites::of(view);
+    let layout = chain.layout();
+    let rule = RaidRule::new(&sites, layout, Some(Arc::clone(chain)).filter(|_| layout.has_chain()), *code).ok()?;
+    let ask = RaidAsk { delay: *delay, room: Room::Ample };
+    let plans = choose_sets(&sites, &rule, &ask, &candidates, &[], &held(machine, id));
+    Some(Batch { dataset: id, code: *code, delay: *delay, plans, cold })
+}
+
+fn to_candidate(cold: &Cold, now_s: u64, delay: Duration) -> Candidate {
+    Candidate {
+        metablock: cold.metablock,
+        inode: cold.inode,
+        directory: cold.directory,
+        index: cold.index,
+        len_bytes: cold.length,
+        waited: Duration::from_secs(now_s.saturating_sub(cold.committed_s)).saturating_sub(delay),
+        members: cold.members.iter().map(|member| (member.node_id(), member.volume_id())).collect(),
+    }
+}
+
+/// Slots and check bytes of the dataset's RAID sets on each node.
+pub(super) fn held(machine: &Machine, dataset: DatasetId) -> Held {
+    let mut held = Held::default();
+    let mut add = |node: NodeId, bytes: Option<u64>| match bytes {
+        Some(bytes) => *held.check_bytes.entry(node).or_default() += bytes,
+        None => *held.thin.entry(node).or_default() += 1,
+    };
+    for set in machine.raid_sets().filter(|set| set.dataset == dataset.raw()) {
+        set.slots.iter().flat_map(|slot| &slot.members).for_each(|member| add(member.node_id(), None));
+        set.rows.iter().for_each(|row| row.member.iter().for_each(|member| add(member.node_id(), Some(row.length))));
+    }
+    held
+}

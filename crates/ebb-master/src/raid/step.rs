@@ -1,0 +1,227 @@
+//! What a RAID set needs next. Pure.
+//!
+//! ```text
+//!  sealed ── Thin ──► copies leave ── Drop ──► thin
+//!               └ a member is lost or damaged: Mend, before anything leaves
+//! ```
+
+use std::collections::BTreeMap;
+
+use ebb_layout::raid::{
+    Held, Part, RaidMembers, RaidRule, RebuildAsk, RebuildTime, Seat, Sites, check_spread, choose_rebuild,
+    choose_rebuild_time, choose_stays, fewest_fatal_losses,
+};
+use ebb_types::{MetablockId, NodeId, RaidCode, VolumeId};
+use ebb_wire::pb;
+
+use crate::copies::repair::Condition;
+
+/// A change of one RAID set.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Step {
+    /// Freeze the members that stay, slot by slot, and record that the others leave.
+    Thin(Vec<Vec<pb::Member>>),
+    /// Find every part sound, and record that what leaves is needed no more.
+    Drop,
+    /// Make a member again.
+    Mend(Mend),
+    /// Nothing can be done now.
+    Wait(String),
+}
+
+/// One member that is made again.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Mend {
+    /// Slot or row.
+    pub part: Part,
+    /// Its metablock.
+    pub metablock: MetablockId,
+    /// The member that is lost, damaged, or leaves its node.
+    pub replaced: pb::Member,
+    /// Where it is made. `None`: at the same place, because it is damaged.
+    pub target: Option<pb::Member>,
+    /// A good copy of the same metablock. `None`: it is decoded.
+    pub source: Option<pb::Member>,
+    /// A slot that no file has any more.
+    pub is_ballast: bool,
+}
+
+/// Facts about one RAID set.
+pub(crate) struct Facts<'a> {
+    pub set: &'a pb::RaidSet,
+    pub code: RaidCode,
+    pub sites: &'a Sites<'a>,
+    pub rule: &'a RaidRule,
+    pub held: &'a Held,
+    /// The condition of each member, by metablock and volume.
+    pub conditions: BTreeMap<(MetablockId, VolumeId), Condition>,
+    /// Whether a lost member has been lost for long.
+    pub is_overdue: &'a dyn Fn(MetablockId, VolumeId) -> bool,
+    /// Nodes that take no member now.
+    pub exclude: &'a [NodeId],
+}
+
+/// A slot or row with its recorded members.
+struct Place<'a> {
+    part: Part,
+    metablock: MetablockId,
+    length: u64,
+    members: &'a [pb::Member],
+    leaving: &'a [pb::Member],
+    is_ballast: bool,
+}
+
+impl Facts<'_> {
+    fn places(&self) -> impl Iterator<Item = Place<'_>> {
+        let slots = (0..).zip(&self.set.slots).map(|(slot, found)| Place {
+            part: Part::Slot(slot),
+            metablock: MetablockId::new(found.metablock),
+            length: found.length,
+            members: &found.members,
+            leaving: &found.leaving,
+            is_ballast: found.inode == 0,
+        });
+        let rows = (0..).zip(&self.set.rows).map(|(row, found)| Place {
+            part: Part::Row(row),
+            metablock: MetablockId::new(found.metablock),
+            length: found.length,
+            members: found.member.as_slice(),
+            leaving: &[],
+            is_ballast: false,
+        });
+        slots.chain(rows)
+    }
+
+    fn condition(&self, metablock: MetablockId, member: &pb::Member) -> Condition {
+        self.conditions.get(&(metablock, member.volume_id())).copied().unwrap_or(Condition::Unknown)
+    }
+
+    fn is_good(&self, metablock: MetablockId, member: &pb::Member) -> bool {
+        matches!(self.condition(metablock, member), Condition::Good | Condition::Draining)
+    }
+}
+
+/// The next step of a RAID set. `None`: it is as wanted.
+pub(crate) fn choose_step(facts: &Facts<'_>) -> Option<Step> {
+    if let Some(step) = choose_mend(facts) {
+        return Some(step);
+    }
+    if facts.set.slots.iter().any(|slot| slot.members.len() > facts.code.copies as usize) {
+        return Some(choose_thin(facts));
+    }
+    facts.set.slots.iter().any(|slot| !slot.leaving.is_empty()).then_some(Step::Drop)
+}
+
+fn choose_thin(facts: &Facts<'_>) -> Step {
+    let good = |slot: &pb::RaidSlot| {
+        let metablock = MetablockId::new(slot.metablock);
+        let members = slot.members.iter().filter(|member| facts.is_good(metablock, member));
+        members.map(|member| (member.node_id(), member.volume_id())).collect::<Vec<_>>()
+    };
+    let slots: Vec<_> = facts.set.slots.iter().map(good).collect();
+    let rows: Vec<NodeId> = facts.set.rows.iter().filter_map(|row| row.member.map(|member| member.node_id())).collect();
+    let Some(stays) = choose_stays(facts.sites, facts.rule, &rows, &slots, facts.held) else {
+        return Step::Wait("no members that serve now lie as the spread rule has it".to_owned());
+    };
+    let stay = |(slot, volumes): (&pb::RaidSlot, Vec<VolumeId>)| {
+        slot.members.iter().filter(|member| volumes.contains(&member.volume_id())).copied().collect()
+    };
+    Step::Thin(facts.set.slots.iter().zip(stays).map(stay).collect())
+}
+
+/// A part that lacks a member, the most urgent step first.
+fn choose_mend(facts: &Facts<'_>) -> Option<Step> {
+    let copies = facts.code.copies as usize;
+    // A slot that has copies to spare loses one without harm: it is chosen which of the others stay.
+    let lacks = |place: &Place<'_>| {
+        let good =
+            place.members.iter().filter(|member| facts.condition(place.metablock, member) == Condition::Good).count();
+        let wanted = if matches!(place.part, Part::Row(_)) { 1 } else { copies };
+        good < wanted
+    };
+    let mut wait = None;
+    for place in facts.places().filter(lacks) {
+        let is_bad = |member: &&pb::Member| facts.condition(place.metablock, member) != Condition::Good;
+        let Some(replaced) = place.members.iter().find(is_bad) else { continue };
+        match choose_mend_of(facts, &place, replaced) {
+            Step::Wait(reason) => wait = Some(Step::Wait(format!("{}: {reason}", place.part))),
+            step => return Some(step),
+        }
+    }
+    wait
+}
+
+fn choose_mend_of(facts: &Facts<'_>, place: &Place<'_>, replaced: &pb::Member) -> Step {
+    let condition = facts.condition(place.metablock, replaced);
+    let source = place.members.iter().find(|member| facts.is_good(place.metablock, member)).copied();
+    let mend = |target| {
+        Step::Mend(Mend {
+            part: place.part,
+            metablock: place.metablock,
+            replaced: *replaced,
+            target,
+            source,
+            is_ballast: place.is_ballast,
+        })
+    };
+    match condition {
+        Condition::Good => return Step::Wait("it is good".to_owned()),
+        Condition::Unknown => return Step::Wait("its node is not heard".to_owned()),
+        Condition::Damaged => return mend(None),
+        Condition::NodeLost | Condition::VolumeLost | Condition::Draining | Condition::Cramped => {}
+    }
+    let is_lost = matches!(condition, Condition::NodeLost | Condition::VolumeLost);
+    let is_good = |node: NodeId| {
+        facts.places().any(|place| {
+            place.members.iter().any(|member| member.node_id() == node && facts.is_good(place.metablock, member))
+        })
+    };
+    let time = choose_rebuild_time(fewest_fatal_losses(&members_of(facts, |_| true), is_good));
+    if is_lost && time == RebuildTime::AfterWait && !(facts.is_overdue)(place.metablock, replaced.volume_id()) {
+        return Step::Wait("its node may come back, and further losses can be borne".to_owned());
+    }
+    if let Some(back) = choose_back(facts, place, replaced) {
+        return Step::Mend(Mend {
+            part: place.part,
+            metablock: place.metablock,
+            replaced: *replaced,
+            target: Some(back),
+            source: Some(back),
+            is_ballast: place.is_ballast,
+        });
+    }
+    let members = members_of(facts, |place| place.members.len() <= facts.code.copies as usize);
+    let lost = Seat { node: replaced.node_id(), home: replaced.home_id() };
+    let ask = RebuildAsk { members: &members, part: place.part, lost, exclude: facts.exclude, bytes: place.length };
+    match choose_rebuild(facts.sites, facts.rule, &ask, facts.held) {
+        Ok(chosen) => {
+            let (node, volume, incarnation) = (chosen.node.raw(), chosen.volume.raw(), chosen.incarnation.raw());
+            mend(Some(pb::Member { node, volume, incarnation, home: 0 }))
+        }
+        Err(error) => Step::Wait(error.to_string()),
+    }
+}
+
+/// A copy that was leaving, and lies where the spread rule allows: it comes back without a copy.
+fn choose_back(facts: &Facts<'_>, place: &Place<'_>, replaced: &pb::Member) -> Option<pb::Member> {
+    let members = members_of(facts, |place| place.members.len() <= facts.code.copies as usize);
+    let lost = Seat { node: replaced.node_id(), home: replaced.home_id() };
+    let fits = |back: &&pb::Member| {
+        let mut members = members.clone();
+        let seats = members.parts.entry(place.part).or_default();
+        seats.retain(|seat| *seat != lost);
+        seats.push(Seat { node: back.node_id(), home: back.home_id() });
+        facts.is_good(place.metablock, back) && check_spread(facts.sites, facts.rule.spread(), &members).is_empty()
+    };
+    place.leaving.iter().find(fits).copied()
+}
+
+/// Members of those parts that count. A slot that still has all its copies is in nobody's way: some of them leave.
+fn members_of(facts: &Facts<'_>, counts: impl Fn(&Place<'_>) -> bool) -> RaidMembers {
+    let seat = |member: &pb::Member| Seat { node: member.node_id(), home: member.home_id() };
+    let places = facts.places().filter(counts);
+    RaidMembers { parts: places.map(|place| (place.part, place.members.iter().map(seat).collect())).collect() }
+}
+
+#[cfg(test)]
+mod tests;

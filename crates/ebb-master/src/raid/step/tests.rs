@@ -1,0 +1,144 @@
+use ebb_layout::{LayoutKind, View, VolumeView};
+use ebb_types::{HostName, Incarnation};
+
+use super::*;
+
+const CODE: RaidCode = RaidCode { copies: 1, slots: 4, rows: 2 };
+
+fn member(node: u64) -> pb::Member {
+    pb::Member { node, volume: node + 100, incarnation: 1, home: 0 }
+}
+
+/// Nodes 1 to 9, each on a host of its own.
+fn view() -> View {
+    let volume = |node: u64| VolumeView {
+        node: NodeId::new(node),
+        volume: VolumeId::new(node + 100),
+        incarnation: Incarnation::new(1),
+        host: HostName::new(format!("h{node}")),
+        capacity_bytes: 1 << 40,
+        free_bytes: 1 << 39,
+        usable: true,
+        ..Default::default()
+    };
+    View { volumes: (1..=9).map(volume).collect() }
+}
+
+/// Slots 11 to 14 with these members, and rows 21 and 22 on nodes 5 and 6.
+fn raid_set(members: [&[u64]; 4]) -> pb::RaidSet {
+    let slot = |(metablock, nodes): (u64, &[u64])| pb::RaidSlot {
+        metablock,
+        inode: 1,
+        version: Some(pb::Version { epoch: 1, seq: 1 }),
+        length: 1 << 20,
+        members: nodes.iter().map(|node| member(*node)).collect(),
+        leaving: Vec::new(),
+    };
+    let row = |(metablock, node)| pb::RaidRow { metablock, member: Some(member(node)), length: 2 << 20 };
+    pb::RaidSet {
+        id: 9,
+        dataset: 0,
+        code: Some(pb::RaidCode { copies: 1, slots: 4, rows: 2 }),
+        generation: 1,
+        slots: (11..).zip(members).map(slot).collect(),
+        rows: [(21, 5), (22, 6)].into_iter().map(row).collect(),
+    }
+}
+
+/// The step where members on these nodes are in these conditions, and all others good.
+fn step(set: &pb::RaidSet, conditions: &[(u64, Condition)], overdue: bool) -> Option<Step> {
+    let mut view = view();
+    let condition_of = |node: u64| {
+        conditions.iter().find(|(other, _)| *other == node).map_or(Condition::Good, |(_, condition)| *condition)
+    };
+    for volume in &mut view.volumes {
+        let lost = matches!(condition_of(volume.node.raw()), Condition::NodeLost | Condition::Draining);
+        volume.usable = !lost;
+    }
+    let sites = Sites::of(&view);
+    let rule = RaidRule::new(&sites, LayoutKind::Random, None, CODE).unwrap();
+    let copies = |slot: &pb::RaidSlot| [&slot.members[..], &slot.leaving].concat();
+    let slots = set.slots.iter().flat_map(|slot| copies(slot).into_iter().map(|member| (slot.metablock, member)));
+    let rows = set.rows.iter().filter_map(|row| row.member.map(|member| (row.metablock, member)));
+    let conditions = slots
+        .chain(rows)
+        .map(|(metablock, member)| ((MetablockId::new(metablock), member.volume_id()), condition_of(member.node)))
+        .collect();
+    let held = Held::default();
+    let is_overdue = |_, _| overdue;
+    choose_step(&Facts {
+        set,
+        code: CODE,
+        sites: &sites,
+        rule: &rule,
+        held: &held,
+        conditions,
+        is_overdue: &is_overdue,
+        exclude: &[],
+    })
+}
+
+const SEALED: [&[u64]; 4] = [&[1, 2, 3], &[2, 3, 4], &[3, 4, 1], &[4, 1, 2]];
+const THIN: [&[u64]; 4] = [&[1], &[2], &[3], &[4]];
+
+#[test]
+fn copies_leave_and_then_the_set_is_as_wanted() {
+    let Some(Step::Thin(stay)) = step(&raid_set(SEALED), &[], false) else { panic!("copies are left") };
+    let mut nodes: Vec<u64> = stay.iter().map(|members| members[0].node).collect();
+    assert!(stay.iter().all(|members| members.len() == 1));
+    nodes.sort_unstable();
+    assert_eq!(nodes, [1, 2, 3, 4]);
+    let mut set = raid_set(THIN);
+    assert_eq!(step(&set, &[], false), None);
+    set.slots[2].leaving = vec![member(8)];
+    assert_eq!(step(&set, &[], false), Some(Step::Drop));
+}
+
+#[test]
+fn a_copy_that_is_lost_before_others_leave_is_no_member_that_stays() {
+    let Some(Step::Thin(stay)) = step(&raid_set(SEALED), &[(9, Condition::NodeLost)], false) else { panic!() };
+    assert_eq!(stay.len(), 4);
+    // Three nodes for four slots, each on a host of its own: nothing leaves.
+    assert!(matches!(step(&raid_set(SEALED), &[(1, Condition::NodeLost)], false), Some(Step::Wait(_))));
+}
+
+#[test]
+fn a_lost_member_is_made_again_at_once_only_if_no_other_may_be_lost() {
+    let set = raid_set(THIN);
+    let lost = [(3, Condition::NodeLost)];
+    assert!(matches!(step(&set, &lost, false), Some(Step::Wait(_))), "its node may come back");
+    let Some(Step::Mend(mend)) = step(&set, &lost, true) else { panic!("it has been away for long") };
+    assert_eq!((mend.part, mend.metablock.raw(), mend.replaced, mend.source), (Part::Slot(2), 13, member(3), None));
+    let target = mend.target.unwrap().node;
+    assert!((7..=9).contains(&target), "n{target} has another member");
+
+    let lost = [(3, Condition::NodeLost), (5, Condition::NodeLost)];
+    assert!(matches!(step(&set, &lost, false), Some(Step::Mend(_))), "one more would be one too many");
+}
+
+#[test]
+fn damage_is_mended_in_place_and_a_node_that_leaves_is_the_source() {
+    let set = raid_set(THIN);
+    let Some(Step::Mend(mend)) = step(&set, &[(6, Condition::Damaged)], false) else { panic!() };
+    assert_eq!((mend.part, mend.target, mend.source), (Part::Row(1), None, None));
+    let Some(Step::Mend(mend)) = step(&set, &[(2, Condition::Draining)], false) else { panic!() };
+    assert_eq!((mend.part, mend.source), (Part::Slot(1), Some(member(2))));
+    assert!(mend.target.is_some());
+    assert!(matches!(step(&set, &[(2, Condition::Unknown)], false), Some(Step::Wait(_))));
+}
+
+#[test]
+fn a_copy_that_was_leaving_comes_back_for_one_that_is_lost() {
+    let mut set = raid_set(THIN);
+    set.slots[0].leaving = vec![member(2), member(8)];
+    let Some(Step::Mend(mend)) = step(&set, &[(1, Condition::NodeLost)], true) else { panic!() };
+    assert_eq!((mend.target, mend.source), (Some(member(8)), Some(member(8))), "n2 has another slot");
+}
+
+#[test]
+fn nothing_leaves_while_a_row_is_lost() {
+    let set = raid_set(SEALED);
+    let step = step(&set, &[(5, Condition::NodeLost)], true);
+    let Some(Step::Mend(mend)) = step else { panic!("{step:?}") };
+    assert_eq!((mend.part, mend.metablock.raw()), (Part::Row(0), 21));
+}

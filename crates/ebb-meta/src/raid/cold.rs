@@ -1,0 +1,80 @@
+//! Metablocks that could become slots of RAID sets.
+
+use std::collections::BTreeSet;
+
+use ebb_types::{DatasetId, InodeId, MetablockId, Version};
+use ebb_wire::pb;
+
+use crate::Machine;
+use crate::map::Metablock;
+
+/// A metablock that no RAID set has, with as many good copies as wanted, as far as the records say.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Cold {
+    /// Itself.
+    pub metablock: MetablockId,
+    /// Its file.
+    pub inode: InodeId,
+    /// A directory with a name of the file.
+    pub directory: InodeId,
+    /// Which metablock of the file.
+    pub index: u64,
+    /// Its committed version.
+    pub version: Version,
+    /// Its length in bytes.
+    pub length: u64,
+    /// When that version was committed, in seconds since 1970.
+    pub committed_s: u64,
+    /// Its members.
+    pub members: Vec<pb::Member>,
+}
+
+/// Which metablocks are old and long enough.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Due {
+    /// Length of the shortest, in bytes.
+    pub min_len: u64,
+    /// Full ones were committed at this second since 1970, or earlier.
+    pub full_s: u64,
+    /// The same for the last one of a file, to which more may be appended.
+    pub last_s: u64,
+}
+
+impl Machine {
+    /// Metablocks of a dataset that are due and could become slots now, in the order of their directories. It walks all names.
+    ///
+    /// A Seal asks the same again (`check_slot` in [`super::seal`]), and what a lease or a recovery has to do with.
+    pub fn cold_metablocks(&self, dataset: DatasetId, due: Due) -> impl Iterator<Item = Cold> + '_ {
+        let full = self.datasets.settings(dataset).metablock_size;
+        let mut several_names = BTreeSet::new();
+        let files = self.names().filter_map(move |named| {
+            let inode = self.inodes.get(&named.inode).filter(|inode| inode.dataset == dataset)?;
+            let file = inode.file().filter(|_| !inode.recovering())?;
+            (inode.nlink < 2 || several_names.insert(named.inode)).then_some((named, file))
+        });
+        files.flat_map(move |(named, file)| {
+            let wanted = self.wanted_copies(named.inode);
+            let trimmed = file.trim.as_ref().map(|trim| trim.metablock);
+            let is_due = move |block: &&Metablock| {
+                block.frozen.is_none()
+                    && block.version != Version::ZERO
+                    && block.length >= due.min_len
+                    && block.committed_s <= if block.length < full { due.last_s } else { due.full_s }
+                    && block.members.len() >= wanted
+                    && block.left_out().is_empty()
+                    && trimmed != Some(block.id.raw())
+                    && !block.members.iter().any(pb::Member::is_guest)
+            };
+            file.map.iter().filter(is_due).map(move |block| Cold {
+                metablock: block.id,
+                inode: named.inode,
+                directory: named.parent,
+                index: block.index,
+                version: block.version,
+                length: block.length,
+                committed_s: block.committed_s,
+                members: block.members.to_vec(),
+            })
+        })
+    }
+}

@@ -1,0 +1,203 @@
+//! RAID sets in a whole cluster: they are made when data are cold, and what is lost or asleep is decoded.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use ebb_client::{Access, Client, Created, NewFile};
+use ebb_power::PolicyKind;
+use ebb_runtime::virt::{World, WorldOptions};
+use ebb_types::{Credentials, InodeId, NodeId};
+use ebb_wire::pb;
+use ebb_wire::pb::meta_op::{CreateDataset, GetMap, GetRaidSets, Op};
+
+use crate::power::PowerCluster;
+
+const INTERVAL: Duration = Duration::from_secs(2);
+const METABLOCK: usize = 1 << 20;
+const FILES: u8 = 8;
+/// Time for RAID sets to be as wanted. A lost member is waited for ten minutes while others may be lost without harm.
+const WITHIN: Duration = Duration::from_secs(900);
+
+/// A file's bytes, which differ by place and number.
+fn content(number: u8, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at / 11 + at * 29) as u8 ^ number.wrapping_mul(41)).collect()
+}
+
+struct Scene {
+    cluster: PowerCluster,
+    client: Client,
+    /// Files with their lengths.
+    files: Vec<(InodeId, usize)>,
+}
+
+impl Scene {
+    /// Eight nodes, and a dataset of 4+2 with files of one metablock and a bit less.
+    async fn start(world: &World, policy: PolicyKind) -> Self {
+        let cluster = PowerCluster::start(world, 8, policy, INTERVAL).await.unwrap();
+        let client = cluster.connect("client").await.unwrap();
+        let dataset = pb::Dataset {
+            path: "/cold".into(),
+            replicas: 3,
+            block_size: 256 << 10,
+            metablock_size: METABLOCK as u64,
+            raid_copies: 1,
+            raid_slots: 4,
+            raid_rows: 2,
+            delay_ms: 5_000,
+            ..Default::default()
+        };
+        let root = Credentials::root();
+        let made = client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
+        let directory = InodeId::new(made.dataset.unwrap().root_inode);
+        let mut files = Vec::new();
+        for number in 0..FILES {
+            let len = METABLOCK - usize::from(number) * 7_777;
+            let (name, access) = (format!("f{number}"), Access::ReadWrite);
+            let new = NewFile::exclusive(directory, name.as_bytes(), access);
+            let Created { handle, attr, .. } = client.create(&root, new).await.unwrap();
+            client.write(handle, 0, Bytes::from(content(number, len))).await.unwrap();
+            client.fsync(handle).await.unwrap();
+            client.close(handle).await;
+            files.push((attr.inode, len));
+        }
+        Self { cluster, client, files }
+    }
+
+    async fn record(&self, file: usize) -> pb::Metablock {
+        let map = GetMap { inode: self.files[file].0.raw(), first_index: 0, limit: 1 };
+        self.client.meta(&Credentials::root(), Op::GetMap(map)).await.unwrap().metablocks.remove(0)
+    }
+
+    /// The RAID sets of all files, once each file is in one, and all of them are so.
+    async fn encoded(&self, world: &World, are: impl Fn(&pb::RaidSet) -> bool) -> Vec<pb::RaidSet> {
+        let begun = world.now();
+        loop {
+            let mut metablocks = Vec::new();
+            for file in 0..self.files.len() {
+                metablocks.push(self.record(file).await);
+            }
+            if metablocks.iter().all(|record| record.frozen.is_some()) {
+                let metablocks = metablocks.iter().map(|record| record.id).collect();
+                let query = Op::GetRaidSets(GetRaidSets { metablocks });
+                let sets = self.client.meta(&Credentials::root(), query).await.unwrap().raid_sets;
+                if sets.iter().all(&are) {
+                    return sets;
+                }
+                assert!(world.now() - begun < WITHIN, "{sets:?}");
+            }
+            assert!(world.now() - begun < WITHIN, "{metablocks:?}");
+            world.sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// Waits until the nodes have exactly so many replicas.
+    async fn until_replicas(&self, world: &World, wanted: u64) {
+        let begun = world.now();
+        loop {
+            let nodes = self.cluster.cluster_status().await.unwrap().nodes;
+            let found: u64 = nodes.iter().flat_map(|node| &node.volumes).map(|volume| volume.replicas).sum();
+            if found == wanted {
+                return;
+            }
+            assert!(world.now() - begun < Duration::from_secs(60), "{found} replicas, {wanted} are wanted");
+            world.sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// Reads every file with a client that has nothing in memory.
+    async fn check(&self, name: &str) -> ebb_client::Metrics {
+        let client = self.cluster.connect(name).await.unwrap();
+        for (number, (file, len)) in (0..).zip(&self.files) {
+            let handle = client.open(&Credentials::root(), *file, Access::Read).await.unwrap().0;
+            let found = client.read(handle, 0, METABLOCK as u32).await.unwrap();
+            assert!(found == content(number, *len), "f{number}: {} bytes", found.len());
+            client.close(handle).await;
+        }
+        let metrics = client.metrics();
+        client.disconnect().await.unwrap();
+        metrics
+    }
+}
+
+/// Members of a RAID set by node, each with what it is a member of.
+fn nodes_of(set: &pb::RaidSet) -> Vec<u64> {
+    let slots = set.slots.iter().flat_map(|slot| &slot.members);
+    slots.chain(set.rows.iter().filter_map(|row| row.member.as_ref())).map(|member| member.node).collect()
+}
+
+/// Whether each slot has one copy, and none leaves.
+fn is_thin(set: &pb::RaidSet) -> bool {
+    set.slots.iter().all(|slot| slot.members.len() == 1 && slot.leaving.is_empty())
+}
+
+#[test]
+fn cold_metablocks_are_encoded_and_read_without_their_members() {
+    World::run(71, WorldOptions::default(), |world| async move {
+        let scene = Scene::start(&world, PolicyKind::AlwaysOn).await;
+        let sets = scene.encoded(&world, is_thin).await;
+        assert_eq!(sets.iter().map(|set| set.slots.len()).sum::<usize>(), usize::from(FILES));
+        for set in &sets {
+            let mut nodes = nodes_of(set);
+            nodes.sort_unstable();
+            nodes.dedup();
+            assert_eq!(nodes.len(), set.slots.len() + 2, "each member on a node of its own: {set:?}");
+        }
+        assert_eq!(scene.check("reader").await.degraded_reads, 0, "all members are there");
+        // One of each slot and row: the other copies are gone from the disks.
+        scene.until_replicas(&world, u64::from(FILES) + 2 * sets.len() as u64).await;
+
+        // Any two nodes are lost: of each RAID set at most two members.
+        let lost = [nodes_of(&sets[0])[0], nodes_of(&sets[0])[5]];
+        for node in lost {
+            scene.cluster.fail(NodeId::new(node)).unwrap();
+        }
+        let metrics = scene.check("late reader").await;
+        assert!(metrics.degraded_reads > 0 && metrics.corrupt_reads == 0, "{metrics:?}");
+        // And made again on those that are left, without a file that cannot be read meanwhile.
+        let is_whole = |set: &pb::RaidSet| is_thin(set) && nodes_of(set).iter().all(|node| !lost.contains(node));
+        let sets = scene.encoded(&world, is_whole).await;
+        assert_eq!(scene.check("last reader").await.degraded_reads, 0, "{sets:?}");
+        scene.client.disconnect().await.unwrap();
+    });
+}
+
+/// Goal: reads go on while members sleep. Method: nodes blink with three quarters of the power; each RAID set has six
+/// members, and four of them decode.
+#[test]
+fn members_that_sleep_are_not_waited_for() {
+    World::run(72, WorldOptions::default(), |world| async move {
+        let scene = Scene::start(&world, PolicyKind::BlinkCircular).await;
+        scene.encoded(&world, is_thin).await;
+        scene.cluster.set_fraction(0.75).await.unwrap();
+        world.sleep(INTERVAL * 5).await;
+        let mut degraded = 0;
+        for round in 0..6 {
+            let metrics = scene.check(&format!("reader{round}")).await;
+            assert_eq!(metrics.corrupt_reads, 0);
+            degraded += metrics.degraded_reads;
+            world.sleep(INTERVAL / 3).await;
+        }
+        assert!(degraded > 0, "some members slept");
+        scene.cluster.set_fraction(1.0).await.unwrap();
+        world.sleep(INTERVAL * 4).await;
+        scene.client.disconnect().await.unwrap();
+    });
+}
+
+/// Goal: what one master has sealed, the next one makes thin; and rows of an attempt that it did not finish are no
+/// waste. Method: the master dies again and again while it encodes.
+#[test]
+fn a_new_master_goes_on_with_what_is_sealed() {
+    World::run(73, WorldOptions::default(), |world| async move {
+        let scene = Scene::start(&world, PolicyKind::AlwaysOn).await;
+        world.sleep(Duration::from_secs(4)).await;
+        for _ in 0..12 {
+            world.sleep(Duration::from_millis(700)).await;
+            scene.cluster.restart_master().await;
+        }
+        let sets = scene.encoded(&world, is_thin).await;
+        scene.check("reader").await;
+        scene.until_replicas(&world, u64::from(FILES) + 2 * sets.len() as u64).await;
+        scene.client.disconnect().await.unwrap();
+    });
+}
