@@ -36,7 +36,7 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
         let view = shared.view(&machine, &soft);
         let may_lack_copies = |metablock| {
             let Some((inode, record)) = machine.find_metablock(metablock) else { return true };
-            let wanted = machine.attr(inode).map_or(0, |attr| attr.replicas);
+            let wanted = machine.copies_of(inode, &record);
             // A granted metablock without writes has nothing to copy: it waits for its holder, or is freed. One with
             // more copies than wanted loses some.
             record.min_version() != Version::ZERO && !has_surplus(&view.set(metablock, &record, wanted))
@@ -91,9 +91,9 @@ pub(crate) fn shortages(shared: &Shared) -> Tally {
         let Some((inode, record)) = machine.find_metablock(metablock).filter(|(_, record)| record.is_written()) else {
             continue;
         };
-        let Ok(attr) = machine.attr(inode) else { continue };
         let obstacles = obstacles(shared, inode);
-        let view = shared.with_view(|view| view.set(metablock, &record, attr.replicas));
+        let wanted = machine.copies_of(inode, &record);
+        let view = shared.with_view(|view| view.set(metablock, &record, wanted));
         explain(&view, &obstacles).into_iter().for_each(|why| tally.add(why));
     }
     tally

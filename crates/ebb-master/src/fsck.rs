@@ -188,7 +188,7 @@ async fn examine_slice(
             (*member, find_state(shared, &record, member, answer, silence))
         });
         let set = Examined {
-            wanted: attr.replicas.max(1) as usize,
+            wanted: machine.copies_of(inode, &record).max(1) as usize,
             unsettled: machine.may_have_uncommitted(inode),
             found: found.collect(),
             record,

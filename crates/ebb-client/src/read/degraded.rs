@@ -1,8 +1,9 @@
 //! Degraded reads: bytes of a metablock that no member gives now, decoded from the other slots and rows of its RAID set.
 //!
 //! Nothing that is decoded is given out unless it matches the checksums that its writer made. A row's trailer has them. If it
-//! does not match, some source has said something else than it has; each is left out in turn, and the one without which it
-//! comes right is reported.
+//! does not match, the part that lies is sought ([`decoding`]), and reported.
+
+mod decoding;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -10,11 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use ebb_code::{Code, DecodePlan, Part, Present, Trailer};
+use ebb_code::{Code, Part, Trailer};
 use ebb_types::{CHUNK_SIZE, Error, ErrorKind, MetablockId, Result, Version, bail, err};
 use ebb_wire::{convert, pb};
-use futures_util::future::join_all;
 
+use self::decoding::{Decoding, Parts};
 use crate::power::deliver::verify;
 use crate::read::fetch::Wanted;
 use crate::read::raid_sets;
@@ -42,14 +43,12 @@ fn can_be_asked(shared: &Shared, member: &pb::Member) -> bool {
     !shared.awake_for(member.node_id()).is_asleep() && !shared.nodes.is_lost(member.node)
 }
 
-/// A RAID set, and which parts of it can be had.
+/// A RAID set, and the slot of it that is wanted.
 struct Sources {
+    shared: Arc<Shared>,
     set: Arc<pb::RaidSet>,
     code: Code,
-    /// The slot that is wanted.
     slot: usize,
-    /// Parts that were tried in vain, or have no member that can be asked.
-    gone: BTreeSet<Part>,
 }
 
 /// One part as it is read: metablock, version, length and members.
@@ -74,7 +73,7 @@ impl Sources {
             shared.raid_sets.forget(id);
             bail!(StaleVersion, "m{id} is not what it was: its slot of rs{} is of another time", set.id);
         }
-        Ok(Self { set, code, slot, gone: BTreeSet::from([Part::Slot(slot)]) })
+        Ok(Self { shared: Arc::clone(shared), set, code, slot })
     }
 
     fn place(&self, part: Part) -> Place {
@@ -92,20 +91,15 @@ impl Sources {
             }
         }
     }
+}
 
-    /// Which parts to read for a range, and how to decode them.
-    fn plan(&self, shared: &Shared, start: u64, left_out: Option<Part>) -> Result<DecodePlan> {
-        let length = |slot: usize| self.set.slots.get(slot).map_or(0, |slot| slot.length);
-        let zeros: BTreeSet<usize> = (0..self.code.slots()).filter(|slot| length(*slot) <= start).collect();
-        let can_be_had = |part: &Part| {
-            let is_empty = matches!(part, Part::Slot(slot) if *slot >= self.set.slots.len());
-            !is_empty
-                && !self.gone.contains(part)
-                && Some(*part) != left_out
-                && self.place(*part).members.iter().any(|member| can_be_asked(shared, member))
-        };
-        let parts = self.code.parts().filter(can_be_had).collect();
-        self.code.plan_decode(&Present { parts, zeros }, &[Part::Slot(self.slot)])
+impl Parts for Sources {
+    fn may_have(&self, part: Part) -> bool {
+        self.place(part).members.iter().any(|member| can_be_asked(&self.shared, member))
+    }
+
+    async fn read(&self, part: Part, start: u64, end: u64) -> Result<Bytes> {
+        read_place(&self.shared, self.set.id, &self.place(part), start, end).await
     }
 }
 
@@ -114,76 +108,34 @@ impl Sources {
 /// Errors: `Unavailable` if too few parts can be had now; `StaleVersion` if the record is out of date; `Corrupt` if nothing
 /// that can be decoded is what was written.
 pub(crate) async fn read(shared: &Arc<Shared>, wanted: &Wanted) -> Result<Bytes> {
-    let mut sources = Sources::of(shared, wanted).await?;
+    let sources = Sources::of(shared, wanted).await?;
     let length = sources.place(Part::Slot(sources.slot)).length;
     // Whole chunks: a file that was cut shows less than its metablock has.
     let (start, end) = (wanted.offset, (wanted.offset + wanted.len).next_multiple_of(CHUNK_SIZE).min(length));
     if start >= end {
         return Ok(Bytes::new());
     }
-    let (plan, pieces) = loop {
-        let plan = sources.plan(shared, start, None)?;
-        match read_all(shared, wanted, &mut sources, &plan, start, end).await {
-            Some(pieces) => break (plan, pieces),
-            // A part is gone: another plan does without it.
-            None => continue,
-        }
-    };
-    let trailer = trailer_of(shared, wanted, &mut sources).await?;
+    let trailer = trailer_of(shared, wanted, &sources).await?;
     let sums = sums_of(&trailer, &sources, wanted, start..end)?;
-    let decoded = decode(&plan, &pieces, end - start)?;
+    let mut decoding = Decoding {
+        parts: &sources,
+        code: sources.code,
+        slot: sources.slot,
+        lengths: sources.set.slots.iter().map(|slot| slot.length).collect(),
+        gone: BTreeSet::new(),
+    };
+    let decoded = decoding.run(start, end, |bytes| verify(bytes, sums, wanted.record.id, start, end - start)).await;
+    let decoded = decoded.inspect_err(|error| {
+        shared.metrics.corrupt_reads.add(u64::from(error.kind() == ErrorKind::Corrupt));
+    })?;
     shared.metrics.degraded_reads.add(1);
-    shared.metrics.degraded_source_bytes.add(pieces.iter().map(|piece| piece.len() as u64).sum());
-    let matches = |bytes: &Bytes| verify(bytes, sums, wanted.record.id, start, end - start);
-    let shown = |bytes: Bytes| bytes.slice(..bytes.len().min(usize::try_from(wanted.len).unwrap_or(usize::MAX)));
-    let Err(wrong) = matches(&decoded) else { return Ok(shown(decoded)) };
-    shared.metrics.corrupt_reads.add(1);
-    // S-14: some source lies, although its bytes match the sums that it gives.
-    for source in plan.sources() {
-        let Ok(other) = sources.plan(shared, start, Some(source.part)) else { continue };
-        let Some(pieces) = read_all(shared, wanted, &mut sources, &other, start, end).await else { continue };
-        let decoded = decode(&other, &pieces, end - start)?;
-        if matches(&decoded).is_ok() {
-            report(shared, &sources.place(source.part), &wrong);
-            return Ok(shown(decoded));
-        }
+    shared.metrics.degraded_source_bytes.add(decoded.source_bytes);
+    if let Some((part, wrong)) = &decoded.liar {
+        shared.metrics.corrupt_reads.add(1);
+        report(shared, &sources.place(*part), wrong);
     }
-    Err(wrong)
-}
-
-fn decode(plan: &DecodePlan, pieces: &[Bytes], len: u64) -> Result<Bytes> {
-    let mut out = BytesMut::zeroed(usize::try_from(len).expect("a range fits into memory"));
-    let sources: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
-    plan.decode(&sources, &mut [&mut out[..]])?;
-    Ok(out.freeze())
-}
-
-/// Reads the range of all sources of a plan at once. `None`: at least one is gone, and is noted.
-async fn read_all(
-    shared: &Arc<Shared>,
-    wanted: &Wanted,
-    sources: &mut Sources,
-    plan: &DecodePlan,
-    start: u64,
-    end: u64,
-) -> Option<Vec<Bytes>> {
-    let reads = plan.sources().iter().map(|source| {
-        let place = sources.place(source.part);
-        let raid_set = sources.set.id;
-        async move { read_place(shared, raid_set, &place, start, end).await }
-    });
-    let answers = join_all(reads).await;
-    let mut pieces = Vec::with_capacity(answers.len());
-    for (source, answer) in plan.sources().iter().zip(answers) {
-        match answer {
-            Ok(piece) => pieces.push(piece),
-            Err(error) => {
-                tracing::debug!(metablock = wanted.record.id, part = %source.part, %error, "a source of a degraded read");
-                sources.gone.insert(source.part);
-            }
-        }
-    }
-    (pieces.len() == plan.sources().len()).then_some(pieces)
+    let shown = decoded.bytes.len().min(usize::try_from(wanted.len).unwrap_or(usize::MAX));
+    Ok(decoded.bytes.slice(..shown))
 }
 
 /// Reads one part from one of its members: the whole range, fewer bytes if the part ends before.
@@ -247,7 +199,7 @@ async fn read_from(
 }
 
 /// The trailer of any row that can be had.
-async fn trailer_of(shared: &Arc<Shared>, wanted: &Wanted, sources: &mut Sources) -> Result<Arc<Trailer>> {
+async fn trailer_of(shared: &Arc<Shared>, wanted: &Wanted, sources: &Sources) -> Result<Arc<Trailer>> {
     let id = sources.set.id;
     if let Some(known) = shared.raid_sets.trailer(id) {
         return Ok(known);

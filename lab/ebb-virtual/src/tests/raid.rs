@@ -157,6 +157,9 @@ fn cold_metablocks_are_encoded_and_read_without_their_members() {
         let is_whole = |set: &pb::RaidSet| is_thin(set) && nodes_of(set).iter().all(|node| !lost.contains(node));
         let sets = scene.encoded(&world, is_whole).await;
         assert_eq!(scene.check("last reader").await.degraded_reads, 0, "{sets:?}");
+        let fsck = scene.cluster.scrub().await.unwrap();
+        let faults = (fsck.missing, fsck.damaged, fsck.corrupt, fsck.under_replicated, fsck.over_replicated);
+        assert_eq!(faults, (0, 0, 0, 0, 0), "{:?}", fsck.findings);
         scene.client.disconnect().await.unwrap();
     });
 }
