@@ -7,7 +7,7 @@ use std::time::Duration;
 use ebb_layout::Chosen;
 use ebb_layout::raid::RaidPlan;
 use ebb_meta::{Cold, Reply};
-use ebb_types::{Epoch, Error, ErrorKind, InodeId, MetablockId, RaidSetId, Result, bail, err};
+use ebb_types::{Epoch, Error, ErrorKind, InodeId, MetablockId, NodeId, RaidSetId, Result, bail, err};
 use ebb_wire::{convert, pb};
 use pb::command::Command as Op;
 
@@ -43,7 +43,7 @@ struct Making {
 ///
 /// Errors: `Busy` or `Unavailable` if it has to wait for its nodes.
 pub(crate) async fn begin_attempt(shared: &Arc<Shared>, batch: &Arc<Batch>, plan: RaidPlan) -> Result<()> {
-    check_nodes(shared, &plan)?;
+    check_nodes(shared, batch, &plan)?;
     let ids = take_ids(shared, 1 + plan.rows.len()).await?;
     let making = Making::new(batch, &plan, &ids)?;
     let (id, encoder) = (making.id, making.rows[0].1.node_id());
@@ -81,13 +81,15 @@ pub(crate) async fn begin_attempt(shared: &Arc<Shared>, batch: &Arc<Batch>, plan
 }
 
 /// S-15, S-17a: the nodes serve together, encode nothing else, and keep what is frozen.
-fn check_nodes(shared: &Shared, plan: &RaidPlan) -> Result<()> {
+fn check_nodes(shared: &Shared, batch: &Batch, plan: &RaidPlan) -> Result<()> {
     let encoder = plan.rows[0].node;
+    let copies = plan.slots.iter().filter_map(|slot| batch.cold.get(&slot.metablock)).flat_map(|cold| &cold.members);
+    let nodes: BTreeSet<NodeId> = copies.map(pb::Member::node_id).chain(plan.rows.iter().map(|row| row.node)).collect();
     shared.with_view(|view| {
         if view.soft.encoding.is_encoding(encoder) {
             bail!(Busy, "{encoder} makes another RAID set");
         }
-        if let Some(old) = view.nodes().find(|node| !view.soft.encoding.knows_frozen(*node)) {
+        if let Some(old) = nodes.iter().find(|node| !view.soft.encoding.knows_frozen(**node)) {
             bail!(Unavailable, "{old} has not said that it keeps frozen replicas");
         }
         let others = plan.slots.iter().flat_map(|slot| &slot.members).chain(&plan.rows);

@@ -52,7 +52,8 @@ async fn look_around(
     let sets: Vec<pb::RaidSet> = machine.raid_sets_from(from).take(LOOKS_MAX).collect();
     let view = shared.with_view(|view| volumes(view, Patience::Prompt));
     let sites = Sites::of(&view);
-    let mut rules: BTreeMap<u64, Option<(RaidRule, Held)>> = BTreeMap::new();
+    // A RAID set keeps the code with which it was made, whatever its dataset has by now.
+    let mut rules: BTreeMap<(u64, [u32; 3]), Option<(RaidRule, Held)>> = BTreeMap::new();
     let now = shared.runtime.now();
     for set in &sets {
         let id = RaidSetId::new(set.id);
@@ -65,13 +66,13 @@ async fn look_around(
         let raw = set.code.unwrap_or_default();
         let code = RaidCode { copies: raw.copies, slots: raw.slots, rows: raw.rows };
         let dataset = DatasetId::new(set.dataset);
-        let rule = rules.entry(set.dataset).or_insert_with(|| {
+        let rule = rules.entry((set.dataset, [raw.copies, raw.slots, raw.rows])).or_insert_with(|| {
             let chain = shared.soft().chains.chain(dataset)?;
             let layout = chain.layout();
             let rule = RaidRule::new(&sites, layout, Some(chain).filter(|_| layout.has_chain()), code).ok()?;
             Some((rule, held(&machine, dataset)))
         });
-        let Some((rule, held)) = rule.as_ref().filter(|(rule, _)| rule.spread().code == code) else { continue };
+        let Some((rule, held)) = rule.as_ref() else { continue };
         let conditions = conditions_of(shared, set);
         note_lost(lost_since, &conditions, now);
         let after = shared.options.rebuild_after;
