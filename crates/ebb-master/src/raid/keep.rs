@@ -26,6 +26,9 @@ const LOOKS_MAX: usize = 2000;
 /// Most steps at a time.
 const STEPS_MAX: usize = 8;
 
+/// Rule and members by dataset and code. A RAID set keeps the code with which it was made, whatever its dataset has by now.
+type Rules = BTreeMap<(u64, [u32; 3]), Option<(RaidRule, Held)>>;
+
 /// Looks at all RAID sets in turn, and starts their steps. Runs until the master stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut from = RaidSetId::default();
@@ -52,8 +55,7 @@ async fn look_around(
     let sets: Vec<pb::RaidSet> = machine.raid_sets_from(from).take(LOOKS_MAX).collect();
     let view = shared.with_view(|view| volumes(view, Patience::Prompt));
     let sites = Sites::of(&view);
-    // A RAID set keeps the code with which it was made, whatever its dataset has by now.
-    let mut rules: BTreeMap<(u64, [u32; 3]), Option<(RaidRule, Held)>> = BTreeMap::new();
+    let mut rules = Rules::new();
     let now = shared.runtime.now();
     for set in &sets {
         let id = RaidSetId::new(set.id);
