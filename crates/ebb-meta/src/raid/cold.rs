@@ -43,7 +43,7 @@ pub struct Due {
 impl Machine {
     /// Metablocks of a dataset that are due and could become slots now, in the order of their directories. It walks all names.
     ///
-    /// A Seal asks the same again (`check_slot` in [`super::seal`]), and what a lease or a recovery has to do with.
+    /// A Seal asks the same again, and whether a lease or a recovery is in its way.
     pub fn cold_metablocks(&self, dataset: DatasetId, due: Due) -> impl Iterator<Item = Cold> + '_ {
         let full = self.datasets.settings(dataset).metablock_size;
         let mut several_names = BTreeSet::new();
