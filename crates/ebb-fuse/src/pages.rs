@@ -210,7 +210,7 @@ impl Pages {
             return Adapt::Wait;
         }
         let pages = if file.shown == Some(now) { Served::Nothing } else { std::mem::take(&mut file.served) };
-        let grows = file.open > 0 && file.shown.is_none_or(|shown| shown.size < now.size);
+        let grows = file.open > 0 && file.shown.map_or(0, |shown| shown.size) < now.size;
         if pages == Served::Nothing && !grows {
             file.shown = Some(now);
             return Adapt::Done;
@@ -353,6 +353,14 @@ mod tests {
         pages.close(A, Access::Read, Way::Cached);
         pages.adapted(A, Some(shown(12, 2)));
         assert!(pages.files.is_empty());
+    }
+
+    #[test]
+    fn the_size_of_an_empty_file_is_not_raised() {
+        let mut pages = Pages::default();
+        pages.open(A, Access::Read, Way::Cached, Mappable::All);
+        assert_eq!(pages.adapt(A, shown(0, 1)), Adapt::Done);
+        assert!(matches!(pages.adapt(A, shown(1, 2)), Adapt::Do(Behind { grows: true, .. })));
     }
 
     #[test]

@@ -319,14 +319,18 @@ pub fn invalidate_attributes(inode: InodeId) -> [u8; 40] {
 
 /// A notification that stores one byte at the end of a file of `size` bytes, without the byte. The
 /// kernel raises its size of the file before it fetches the byte.
+///
+/// # Panics
+/// If the file is empty: it has no last byte.
 #[must_use]
 pub fn store_last_byte(inode: InodeId, size: u64) -> [u8; 40] {
+    assert!(size > 0, "{inode} is empty and has no last byte");
     let mut out = [0; 40];
     // The length includes the byte.
     out[..4].copy_from_slice(&41_u32.to_ne_bytes());
     out[4..8].copy_from_slice(&super::NOTIFY_STORE.to_ne_bytes());
     out[16..24].copy_from_slice(&inode.raw().to_ne_bytes());
-    out[24..32].copy_from_slice(&size.saturating_sub(1).to_ne_bytes());
+    out[24..32].copy_from_slice(&(size - 1).to_ne_bytes());
     out[32..36].copy_from_slice(&1_u32.to_ne_bytes());
     out
 }

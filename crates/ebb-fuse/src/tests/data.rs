@@ -215,6 +215,22 @@ fn a_notification_that_overtakes_attributes_hides_nothing_from_a_read() {
 }
 
 #[test]
+fn an_empty_file_stays_empty_and_its_end_is_where_it_is() {
+    let mounted = Mounted::new();
+    fs::write(mounted.path("f"), b"").unwrap();
+    let (inode, file) = (mounted.inode("f"), File::open(mounted.path("f")).unwrap());
+    let notify = || mounted.caches.attributes_changed(ebb_types::InodeId::new(inode));
+    assert_eq!(read_during(&mounted, &file, 0, notify), b"");
+    assert_eq!(seek(&file, Seek::End(0)), Ok(0));
+    mounted.vfs.write_elsewhere(inode, 0, b"x");
+    assert_eq!(read_during(&mounted, &file, 0, notify), b"x");
+    mounted.vfs.cut_elsewhere(inode, 0);
+    mounted.drop_pages(inode);
+    assert_eq!((file.metadata().unwrap().len(), seek(&file, Seek::End(0))), (0, Ok(0)));
+    assert_eq!(read_during(&mounted, &file, 0, notify), b"");
+}
+
+#[test]
 fn a_faster_answer_to_another_program_hides_nothing_from_a_read() {
     let mounted = Mounted::new();
     fs::write(mounted.path("f"), b"before").unwrap();
