@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_code::{Code, Slot, Trailer};
+use ebb_code::{Code, Trailer};
 use ebb_runtime::Moment;
-use ebb_types::{CHUNK_SIZE, RaidCode, RaidSetId, Result, bail};
+use ebb_types::{Result, bail};
 use ebb_wire::{Method, pb};
 use futures_util::future::try_join_all;
 
 use super::ends::{Piece, Source, Target};
-use super::{PIECE_BYTES, proof};
+use super::{Outline, PIECE_BYTES, proof, row_len};
 use crate::node::Node;
 
 /// With more requests in progress than these, encoding pauses.
@@ -29,9 +29,7 @@ const PAUSES_MAX: u32 = 50;
 
 /// An `EncodeSet` that was checked.
 pub(super) struct Job {
-    pub(super) raid_set: RaidSetId,
-    copies: u32,
-    pub(super) code: Code,
+    pub(super) outline: Outline,
     pub(super) slots: Vec<Source>,
     pub(super) rows: Vec<Target>,
     rate_bytes_per_sec: u64,
@@ -39,45 +37,17 @@ pub(super) struct Job {
 
 impl Job {
     fn new(message: pb::EncodeSet) -> Result<Self> {
-        let raid_set = RaidSetId::new(message.raid_set);
-        let raw = message.code.unwrap_or_default();
-        let code = RaidCode { copies: raw.copies, slots: raw.slots, rows: raw.rows };
-        if let Err(sentence) = code.check() {
-            bail!(Invalid, "{raid_set}: {sentence}");
-        }
-        let (slots, rows) = (message.slots.len(), message.rows.len());
-        if raid_set.raw() == 0 || slots == 0 || slots > code.slots as usize || rows != code.rows as usize {
-            bail!(Invalid, "{raid_set}: {slots} slots and {rows} rows are no RAID set of {code}");
-        }
+        let outline = Outline::new(message.raid_set, message.code, message.slots.len(), message.rows.len())?;
+        let raid_set = outline.raid_set;
         if let Some(lost) = message.slots.iter().find(|slot| slot.sources.is_empty()) {
             bail!(Invalid, "{raid_set}: m{} has no members", lost.metablock);
         }
         Ok(Self {
-            raid_set,
-            copies: code.copies,
-            code: Code::new(code.slots as usize, code.rows as usize)?,
+            outline,
             slots: message.slots.into_iter().map(|slot| Source::slot(raid_set, slot)).collect::<Result<_>>()?,
             rows: message.rows.into_iter().map(Target::new).collect::<Result<_>>()?,
             rate_bytes_per_sec: message.rate_bytes_per_sec,
         })
-    }
-
-    /// Bytes of a row.
-    fn row_len(&self) -> u64 {
-        self.slots.iter().map(Source::length).max().unwrap_or(0).next_multiple_of(CHUNK_SIZE)
-    }
-
-    /// The trailer of row 0, by the sums of each slot.
-    fn trailer(&self, sums: Vec<Vec<u32>>) -> Trailer {
-        let slot = |(source, sums): (&Source, Vec<u32>)| Slot {
-            metablock: source.metablock(),
-            version: source.version(),
-            length: source.length(),
-            sums,
-        };
-        let mut slots: Vec<Option<Slot>> = self.slots.iter().zip(sums).map(slot).map(Some).collect();
-        slots.resize(self.code.slots(), None);
-        Trailer { raid_set: self.raid_set, copies: self.copies, code: self.code, row: 0, slots }
     }
 }
 
@@ -91,10 +61,10 @@ pub(crate) async fn encode_set(node: &Arc<Node>, message: pb::EncodeSet) -> Resu
     };
     let mut job = Job::new(message)?;
     let sums = write_rows(node, &mut job).await?;
-    let trailer = job.trailer(sums);
+    let trailer = job.outline.trailer(&job.slots, sums);
     write_trailers(node, &mut job, &trailer).await?;
     proof::prove(node, &job, &trailer).await?;
-    tracing::debug!(raid_set = %job.raid_set, code = %job.code, bytes = trailer.row_len(), "encoded");
+    tracing::debug!(raid_set = %job.outline.raid_set, code = %job.outline.code, bytes = trailer.row_len(), "encoded");
     let length = trailer.metablock_len();
     let rows = job.rows.iter().map(|row| pb::EncodedRow { version: Some(row.version().into()), length }).collect();
     Ok(pb::EncodeSetReply { rows })
@@ -102,8 +72,8 @@ pub(crate) async fn encode_set(node: &Arc<Node>, message: pb::EncodeSet) -> Resu
 
 /// Reads all slots and writes all rows, piece by piece. Returns the sums of each slot.
 async fn write_rows(node: &Arc<Node>, job: &mut Job) -> Result<Vec<Vec<u32>>> {
-    let row_len = job.row_len();
-    let Job { code, slots, rows, rate_bytes_per_sec, .. } = job;
+    let row_len = row_len(&job.slots);
+    let Job { outline, slots, rows, rate_bytes_per_sec, .. } = job;
     let mut sums = vec![Vec::new(); slots.len()];
     let started = node.runtime.now();
     let (mut at, mut read_bytes) = (0, 0);
@@ -114,7 +84,7 @@ async fn write_rows(node: &Arc<Node>, job: &mut Job) -> Result<Vec<Vec<u32>>> {
             known.extend_from_slice(&piece.sums);
             read_bytes += piece.data.len() as u64;
         }
-        let made = make_rows(*code, &pieces, length)?;
+        let made = make_rows(outline.code, &pieces, length)?;
         let next = at + length;
         let write = write_all(node, rows, at, made, false);
         let (written, read) = tokio::join!(write, read_ahead(node, slots, next, row_len));

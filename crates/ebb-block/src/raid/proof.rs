@@ -19,11 +19,12 @@ use crate::node::Node;
 
 /// S-3. Kind `Corrupt` if what the rows' nodes serve is not the code of the slots.
 pub(super) async fn prove(node: &Arc<Node>, job: &Job, trailer: &Trailer) -> Result<()> {
-    let rows: Vec<Source> = job.rows.iter().map(|row| row.written(job.raid_set, trailer.metablock_len())).collect();
+    let rows: Vec<Source> =
+        job.rows.iter().map(|row| row.written(job.outline.raid_set, trailer.metablock_len())).collect();
     for (row, source) in rows.iter().enumerate() {
         let found = source.read_range(node, trailer.row_len(), trailer.metablock_len()).await?;
         if Trailer::decode(&found, trailer.metablock_len())? != (Trailer { row, ..trailer.clone() }) {
-            bail!(Corrupt, "{}: row {row} says that it is the code of something else", job.raid_set);
+            bail!(Corrupt, "{}: row {row} says that it is the code of something else", job.outline.raid_set);
         }
     }
     prove_row_zero(node, job, &rows[0], trailer).await?;
@@ -41,7 +42,7 @@ async fn prove_row_zero(node: &Arc<Node>, job: &Job, row: &Source, trailer: &Tra
         let piece = row.read(node, at, PIECE_BYTES.min(trailer.row_len() - at)).await?;
         for (chunk, sum) in (at / CHUNK_SIZE..).zip(&piece.sums) {
             if *sum != trailer.sum_of_row_zero(chunk)? {
-                bail!(Corrupt, "{}: chunk {chunk} of row 0 is not the sum of its slots", job.raid_set);
+                bail!(Corrupt, "{}: chunk {chunk} of row 0 is not the sum of its slots", job.outline.raid_set);
             }
         }
         at += piece.data.len() as u64;
@@ -62,8 +63,8 @@ async fn prove_slot(
     let at = chunk * CHUNK_SIZE;
     let reaches = |slot: &usize| job.slots.get(*slot).is_some_and(|source| source.length() > at);
     let parts = (0..job.slots.len()).filter(|other| *other != slot).map(Part::Slot).chain([Part::Row(index)]).collect();
-    let zeros = (0..job.code.slots()).filter(|slot| !reaches(slot)).collect();
-    let plan = job.code.plan_decode(&Present { parts, zeros }, &[Part::Slot(slot)])?;
+    let zeros = (0..job.outline.code.slots()).filter(|slot| !reaches(slot)).collect();
+    let plan = job.outline.code.plan_decode(&Present { parts, zeros }, &[Part::Slot(slot)])?;
     let source_of = |part: Part| match part {
         Part::Slot(slot) => &job.slots[slot],
         Part::Row(_) => row,
@@ -78,7 +79,7 @@ async fn prove_slot(
         bail!(
             Corrupt,
             "{}: row {index} does not decode to chunk {chunk} of {}",
-            job.raid_set,
+            job.outline.raid_set,
             job.slots[slot].metablock()
         );
     }

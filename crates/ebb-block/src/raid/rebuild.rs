@@ -7,16 +7,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use ebb_code::{Code, Part, Present, Slot, Trailer};
+use ebb_code::{Part, Present, Slot, Trailer};
 use ebb_store::{Found, Pull, PullFuture, PullSource, SourceChunks};
-use ebb_types::{CHUNK_SIZE, Epoch, Incarnation, MetablockId, RaidCode, RaidSetId, Result, Version, bail, err};
+use ebb_types::{CHUNK_SIZE, Epoch, Incarnation, MetablockId, Result, Version, bail, err};
 use ebb_wire::frame::crc32c;
 use ebb_wire::pb;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 
-use super::PIECE_BYTES;
 use super::ends::{Piece, Source};
+use super::{Outline, PIECE_BYTES, row_len};
 use crate::node::Node;
 
 /// Answers `RebuildReplica`. When it returns, the replica is synced.
@@ -35,7 +35,7 @@ pub(crate) async fn rebuild(node: &Arc<Node>, message: pb::RebuildReplica) -> Re
     let _place = node.pulls.acquire().await.expect("never closed");
     let decoded = Decoded::new(node, message).await?;
     let done = volume.pull(Pull { at: decoded.version, ..pull }, &decoded).await;
-    tracing::trace!(metablock = %pull.metablock, raid_set = %decoded.parts.raid_set, ?done, "rebuild");
+    tracing::trace!(metablock = %pull.metablock, raid_set = %decoded.parts.outline.raid_set, ?done, "rebuild");
     let done = done?;
     Ok(pb::RebuildReplicaReply { version: Some(done.version.into()), length: done.length })
 }
@@ -43,9 +43,7 @@ pub(crate) async fn rebuild(node: &Arc<Node>, message: pb::RebuildReplica) -> Re
 /// The parts of a RAID set.
 struct Parts {
     node: Arc<Node>,
-    raid_set: RaidSetId,
-    copies: u32,
-    code: Code,
+    outline: Outline,
     slots: Vec<Source>,
     rows: Vec<Source>,
     /// What cannot be had: it has no members, or was tried in vain.
@@ -54,24 +52,15 @@ struct Parts {
 
 impl Parts {
     fn new(node: &Arc<Node>, message: pb::RebuildReplica) -> Result<Self> {
-        let raid_set = RaidSetId::new(message.raid_set);
-        let raw = message.code.unwrap_or_default();
-        let code = RaidCode { copies: raw.copies, slots: raw.slots, rows: raw.rows };
-        if let Err(sentence) = code.check() {
-            bail!(Invalid, "{raid_set}: {sentence}");
-        }
-        let (slots, rows) = (message.slots.len(), message.rows.len());
-        if raid_set.raw() == 0 || slots == 0 || slots > code.slots as usize || rows != code.rows as usize {
-            bail!(Invalid, "{raid_set}: {slots} slots and {rows} rows are no RAID set of {code}");
-        }
+        let outline = Outline::new(message.raid_set, message.code, message.slots.len(), message.rows.len())?;
+        let raid_set = outline.raid_set;
         let slots: Vec<Source> =
             message.slots.into_iter().map(|slot| Source::slot(raid_set, slot)).collect::<Result<_>>()?;
         let rows: Vec<Source> =
             message.rows.into_iter().map(|row| Source::row(raid_set, row)).collect::<Result<_>>()?;
-        let code = Code::new(code.slots as usize, code.rows as usize)?;
-        let parts =
-            Self { node: Arc::clone(node), raid_set, copies: raw.copies, code, slots, rows, gone: Mutex::default() };
-        let lost = parts.code.parts().filter(|part| !parts.source(*part).is_some_and(Source::has_members)).collect();
+        let parts = Self { node: Arc::clone(node), outline, slots, rows, gone: Mutex::default() };
+        let lost =
+            parts.outline.code.parts().filter(|part| !parts.source(*part).is_some_and(Source::has_members)).collect();
         *parts.gone.lock() = lost;
         Ok(parts)
     }
@@ -85,18 +74,18 @@ impl Parts {
 
     fn find(&self, metablock: MetablockId) -> Result<Part> {
         let is_it = |part: &Part| self.source(*part).is_some_and(|source| source.metablock() == metablock);
-        let found = self.code.parts().find(is_it);
-        found.ok_or_else(|| err!(Invalid, "{metablock} is no part of {}", self.raid_set))
+        let found = self.outline.code.parts().find(is_it);
+        found.ok_or_else(|| err!(Invalid, "{metablock} is no part of {}", self.outline.raid_set))
     }
 
     /// The bytes of `wanted` in `start..end`, from the parts that can be had.
     async fn decode(&self, wanted: Part, start: u64, end: u64) -> Result<Bytes> {
         loop {
             let length = |slot: usize| self.slots.get(slot).map_or(0, Source::length);
-            let zeros = (0..self.code.slots()).filter(|slot| length(*slot) <= start).collect();
+            let zeros = (0..self.outline.code.slots()).filter(|slot| length(*slot) <= start).collect();
             let gone = self.gone.lock().clone();
-            let parts = self.code.parts().filter(|part| *part != wanted && !gone.contains(part)).collect();
-            let plan = self.code.plan_decode(&Present { parts, zeros }, &[wanted])?;
+            let parts = self.outline.code.parts().filter(|part| *part != wanted && !gone.contains(part)).collect();
+            let plan = self.outline.code.plan_decode(&Present { parts, zeros }, &[wanted])?;
             let sources = plan.sources().iter().filter_map(|source| self.source(source.part));
             let length = (end - start).next_multiple_of(CHUNK_SIZE);
             let pieces = join_all(sources.map(|source| source.read(&self.node, start, length))).await;
@@ -109,7 +98,7 @@ impl Parts {
                 .collect();
             if !failed.is_empty() {
                 // Another plan does without them.
-                tracing::debug!(raid_set = %self.raid_set, ?failed, "sources of a rebuild");
+                tracing::debug!(raid_set = %self.outline.raid_set, ?failed, "sources of a rebuild");
                 self.gone.lock().extend(failed);
                 continue;
             }
@@ -125,8 +114,8 @@ impl Parts {
 
     /// What the rows say of the slots: from a row, or from the slots if all of them can be had.
     async fn trailer(&self, wanted: Part) -> Result<Trailer> {
-        let row_len = self.slots.iter().map(Source::length).max().unwrap_or(0).next_multiple_of(CHUNK_SIZE);
-        for row in (0..self.code.rows()).filter(|row| Part::Row(*row) != wanted) {
+        let row_len = row_len(&self.slots);
+        for row in (0..self.outline.code.rows()).filter(|row| Part::Row(*row) != wanted) {
             let source = &self.rows[row];
             if self.gone.lock().contains(&Part::Row(row)) || source.length() <= row_len {
                 continue;
@@ -134,26 +123,24 @@ impl Parts {
             match self.read_trailer(source, row_len).await {
                 Ok(trailer) => return Ok(trailer),
                 Err(error) => {
-                    tracing::info!(raid_set = %self.raid_set, row, %error, "a row whose trailer cannot be used");
+                    tracing::info!(raid_set = %self.outline.raid_set, row, %error, "a row whose trailer cannot be used");
                     self.gone.lock().insert(Part::Row(row));
                 }
             }
         }
         if matches!(wanted, Part::Slot(_)) {
-            bail!(Unavailable, "no row of {} can be had", self.raid_set);
+            bail!(Unavailable, "no row of {} can be had", self.outline.raid_set);
         }
-        let mut slots = Vec::with_capacity(self.code.slots());
+        let mut sums = Vec::with_capacity(self.slots.len());
         for source in &self.slots {
-            let (mut sums, mut at) = (Vec::new(), 0);
+            let (mut known, mut at) = (Vec::new(), 0);
             while at < source.length() {
-                sums.extend(source.read(&self.node, at, PIECE_BYTES).await?.sums);
+                known.extend(source.read(&self.node, at, PIECE_BYTES).await?.sums);
                 at += PIECE_BYTES;
             }
-            let (metablock, version, length) = (source.metablock(), source.version(), source.length());
-            slots.push(Some(Slot { metablock, version, length, sums }));
+            sums.push(known);
         }
-        slots.resize(self.code.slots(), None);
-        Ok(Trailer { raid_set: self.raid_set, copies: self.copies, code: self.code, row: 0, slots })
+        Ok(self.outline.trailer(&self.slots, sums))
     }
 
     async fn read_trailer(&self, source: &Source, row_len: u64) -> Result<Trailer> {
@@ -164,8 +151,8 @@ impl Parts {
                 (said.metablock, said.version, said.length) == (slot.metablock(), slot.version(), slot.length())
             })
         };
-        if trailer.raid_set != self.raid_set || !self.slots.iter().zip(&trailer.slots).all(is_ours) {
-            bail!(Corrupt, "{} is a row of something else than {}", source.metablock(), self.raid_set);
+        if trailer.raid_set != self.outline.raid_set || !self.slots.iter().zip(&trailer.slots).all(is_ours) {
+            bail!(Corrupt, "{} is a row of something else than {}", source.metablock(), self.outline.raid_set);
         }
         Ok(trailer)
     }
@@ -193,7 +180,12 @@ impl Decoded {
         let encoded = match wanted {
             Part::Slot(_) => Bytes::new(),
             Part::Row(row) if length != trailer.metablock_len() => {
-                bail!(Corrupt, "row {row} of {} has {length} bytes, not {}", parts.raid_set, trailer.metablock_len())
+                bail!(
+                    Corrupt,
+                    "row {row} of {} has {length} bytes, not {}",
+                    parts.outline.raid_set,
+                    trailer.metablock_len()
+                )
             }
             Part::Row(row) => Trailer { row, ..trailer.clone() }.encode()?.into(),
         };
@@ -223,7 +215,11 @@ impl Decoded {
                 let sums: Vec<u32> = data.chunks(CHUNK_SIZE as usize).map(crc32c).collect();
                 for (chunk, sum) in (offset / CHUNK_SIZE..row_len / CHUNK_SIZE).zip(&sums).filter(|_| row == 0) {
                     if *sum != self.trailer.sum_of_row_zero(chunk)? {
-                        bail!(Corrupt, "{}: chunk {chunk} of row 0 is not the sum of its slots", self.parts.raid_set);
+                        bail!(
+                            Corrupt,
+                            "{}: chunk {chunk} of row 0 is not the sum of its slots",
+                            self.parts.outline.raid_set
+                        );
                     }
                 }
                 (data.freeze(), sums)

@@ -70,7 +70,7 @@ fn gather(shared: &Shared, id: DatasetId) -> Option<Facts> {
     let view = volumes(&shared.view(&machine, &soft), Patience::Prompt);
     let chain = soft.chains.chain(id)?;
     let now_s = shared.wall_ms() / 1000;
-    Some(Facts { view, chain, dataset, code, delay, now_s, machine: machine.clone() })
+    Some(Facts { machine, view, chain, dataset, code, delay, now_s })
 }
 
 fn choose_among(shared: &Shared, id: DatasetId, facts: &Facts) -> Option<Batch> {

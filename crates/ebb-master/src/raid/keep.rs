@@ -1,12 +1,13 @@
 //! Keeps RAID sets: copies leave when all parts are frozen, and lost members are made again ([`step`](super::step)).
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_layout::raid::{Held, RaidRule, Sites};
 use ebb_runtime::Moment;
-use ebb_types::{DatasetId, Epoch, MetablockId, NodeId, RaidCode, RaidSetId, Result, Version, VolumeId, bail};
+use ebb_types::{DatasetId, Epoch, MetablockId, RaidCode, RaidSetId, Result, Version, VolumeId, bail};
 use ebb_wire::{convert, pb};
 use futures_util::future::join_all;
 use pb::command::Command as Op;
@@ -26,8 +27,10 @@ const LOOKS_MAX: usize = 2000;
 /// Most steps at a time.
 const STEPS_MAX: usize = 8;
 
-/// Rule and members by dataset and code. A RAID set keeps the code with which it was made, whatever its dataset has by now.
-type Rules = BTreeMap<(u64, [u32; 3]), Option<(RaidRule, Held)>>;
+/// Rule by dataset and code. A RAID set keeps the code with which it was made, whatever its dataset has by now.
+///
+/// What the nodes hold is counted over all RAID sets, and only for a step that chooses nodes.
+type Rules = BTreeMap<(u64, [u32; 3]), Option<(RaidRule, OnceCell<Held>)>>;
 
 /// Looks at all RAID sets in turn, and starts their steps. Runs until the master stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
@@ -35,14 +38,14 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     let mut lost_since: BTreeMap<(MetablockId, VolumeId), Moment> = BTreeMap::new();
     while !shared.is_stopped() {
         if shared.is_safe_start() {
-            from = look_around(&shared, from, &mut lost_since).await;
+            from = look_around(&shared, from, &mut lost_since);
         }
         shared.runtime.sleep(ROUND).await;
     }
 }
 
 /// Looks at RAID sets from `from` on. Returns where the next round begins.
-async fn look_around(
+fn look_around(
     shared: &Arc<Shared>,
     from: RaidSetId,
     lost_since: &mut BTreeMap<(MetablockId, VolumeId), Moment>,
@@ -53,7 +56,7 @@ async fn look_around(
         return RaidSetId::default();
     }
     let sets: Vec<pb::RaidSet> = machine.raid_sets_from(from).take(LOOKS_MAX).collect();
-    let view = shared.with_view(|view| volumes(view, Patience::Prompt));
+    let (view, exclude) = shared.with_view(|view| (volumes(view, Patience::Prompt), view.busy_nodes(u64::MAX)));
     let sites = Sites::of(&view);
     let mut rules = Rules::new();
     let now = shared.runtime.now();
@@ -72,18 +75,26 @@ async fn look_around(
             let chain = shared.soft().chains.chain(dataset)?;
             let layout = chain.layout();
             let rule = RaidRule::new(&sites, layout, Some(chain).filter(|_| layout.has_chain()), code).ok()?;
-            Some((rule, held(&machine, dataset)))
+            Some((rule, OnceCell::new()))
         });
-        let Some((rule, held)) = rule.as_ref() else { continue };
+        let Some((rule, known)) = rule.as_ref() else { continue };
+        let held = || known.get_or_init(|| held(&machine, dataset));
         let conditions = conditions_of(shared, set);
         note_lost(lost_since, &conditions, now);
         let after = shared.options.rebuild_after;
         let is_overdue = |metablock, volume| {
             lost_since.get(&(metablock, volume)).is_some_and(|since: &Moment| now.since(*since) >= after)
         };
-        let exclude = exclude(shared);
-        let facts =
-            Facts { set, code, sites: &sites, rule, held, conditions, is_overdue: &is_overdue, exclude: &exclude };
+        let facts = Facts {
+            set,
+            code,
+            sites: &sites,
+            rule,
+            held: &held,
+            conditions,
+            is_overdue: &is_overdue,
+            exclude: &exclude,
+        };
         match choose_step(&facts) {
             None => {}
             Some(Step::Wait(reason)) => tracing::debug!(raid_set = %id, reason, "a RAID set waits"),
@@ -94,11 +105,6 @@ async fn look_around(
         Some(last) if sets.len() == LOOKS_MAX => RaidSetId::new(last.id + 1),
         _ => RaidSetId::default(),
     }
-}
-
-/// Nodes that encode, or get a copy.
-fn exclude(shared: &Shared) -> Vec<NodeId> {
-    shared.with_view(|view| view.busy_nodes(u64::MAX))
 }
 
 fn conditions_of(shared: &Shared, set: &pb::RaidSet) -> BTreeMap<(MetablockId, VolumeId), Condition> {

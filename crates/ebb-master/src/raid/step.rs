@@ -52,7 +52,8 @@ pub(crate) struct Facts<'a> {
     pub code: RaidCode,
     pub sites: &'a Sites<'a>,
     pub rule: &'a RaidRule,
-    pub held: &'a Held,
+    /// Slots and check bytes on each node. They are counted when a step first needs them.
+    pub held: &'a dyn Fn() -> &'a Held,
     /// The condition of each member, by metablock and volume.
     pub conditions: BTreeMap<(MetablockId, VolumeId), Condition>,
     /// Whether a lost member has been lost for long.
@@ -120,7 +121,7 @@ fn choose_thin(facts: &Facts<'_>) -> Step {
     };
     let slots: Vec<_> = facts.set.slots.iter().map(good).collect();
     let rows: Vec<NodeId> = facts.set.rows.iter().filter_map(|row| row.member.map(|member| member.node_id())).collect();
-    let Some(stays) = choose_stays(facts.sites, facts.rule, &rows, &slots, facts.held) else {
+    let Some(stays) = choose_stays(facts.sites, facts.rule, &rows, &slots, (facts.held)()) else {
         return Step::Wait("no members that serve now lie as the spread rule has it".to_owned());
     };
     let stay = |(slot, volumes): (&pb::RaidSlot, Vec<VolumeId>)| {
@@ -193,7 +194,7 @@ fn choose_mend_of(facts: &Facts<'_>, place: &Place<'_>, replaced: &pb::Member) -
     let members = members_of(facts, |place| place.members.len() <= facts.code.copies as usize);
     let lost = Seat { node: replaced.node_id(), home: replaced.home_id() };
     let ask = RebuildAsk { members: &members, part: place.part, lost, exclude: facts.exclude, bytes: place.length };
-    match choose_rebuild(facts.sites, facts.rule, &ask, facts.held) {
+    match choose_rebuild(facts.sites, facts.rule, &ask, (facts.held)()) {
         Ok(chosen) => {
             let (node, volume, incarnation) = (chosen.node.raw(), chosen.volume.raw(), chosen.incarnation.raw());
             mend(Some(pb::Member { node, volume, incarnation, home: 0 }))

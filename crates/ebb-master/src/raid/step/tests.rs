@@ -71,7 +71,7 @@ fn step(set: &pb::RaidSet, conditions: &[(u64, Condition)], overdue: bool) -> Op
         code: CODE,
         sites: &sites,
         rule: &rule,
-        held: &held,
+        held: &|| &held,
         conditions,
         is_overdue: &is_overdue,
         exclude: &[],
