@@ -263,8 +263,8 @@ impl Manager {
     pub fn decide(&self, now: Now, cluster: &Cluster<'_>) -> Result<Decision> {
         let sample = self.sample(now);
         let soon_ms = now.wall_ms + self.settings.lead_ms;
-        let is_carried =
-            self.is_carried(now, cluster, sample.supply) && self.is_within_level(now, cluster, sample, soon_ms);
+        let is_carried = self.is_carried(now, cluster, sample.supply, soon_ms)
+            && self.is_within_level(now, cluster, sample, soon_ms);
         let start_ms = if is_carried { self.boundary(now) } else { soon_ms };
         let mut plan = self.plan(&self.settings, now, cluster, sample, start_ms)?;
         if is_carried && self.brings_back(now, cluster, &plan) {
@@ -282,9 +282,14 @@ impl Manager {
         let lost = at_stake(&plan, cluster.holdings, cluster.dead);
         plan.out_of_reach = out_of_reach(&lost);
         spoken.extend(spoken_of(&lost));
-        let is_same = |latest: &PowerPlan| latest.is_same_schedule(&plan) && is_same_reach(latest, &plan);
+        // The same plan, announced for the next interval, does not help if the present one cannot be powered until then.
+        let is_same = |latest: &PowerPlan| {
+            latest.start_ms <= plan.start_ms && latest.is_same_schedule(&plan) && is_same_reach(latest, &plan)
+        };
         let is_followed = self.others.followed <= self.plans.version();
-        if is_followed && self.latest(now).is_some_and(is_same) {
+        // Readings that fall ten times a second ask for more plans than can be announced. The first ones begin soon.
+        let has_room = self.plans.has_room(plan.start_ms, now.wall_ms);
+        if !has_room || is_followed && self.latest(now).is_some_and(is_same) {
             return Ok(Decision { publish: None, held_back, spoken_of: spoken });
         }
         plan.version = self.next_version();
@@ -320,15 +325,19 @@ impl Manager {
     /// Whether this supply and the battery can power the plans until another one can begin at the beginning of an
     /// interval. Nodes must then still be able to go to sleep in order, if they could before. Without a plan every node
     /// is on.
-    fn is_carried(&self, now: Now, cluster: &Cluster<'_>, supply: Supply) -> bool {
+    ///
+    /// Time counts from `soon_ms` on. No plan changes what happens before; a shortage of that time would replace the
+    /// announced plan at each call, and each replacement would begin later than the one before.
+    fn is_carried(&self, now: Now, cluster: &Cluster<'_>, supply: Supply, soon_ms: u64) -> bool {
         if self.settings.policy == PolicyKind::AlwaysOn {
             return true;
         }
         let until_ms = self.boundary(now).max(self.latest(now).map_or(0, |latest| latest.start_ms));
+        let (soon, missed_joules) = self.foresee(now, soon_ms, cluster, supply);
         let (battery, missing_joules) = self.foresee(now, until_ms, cluster, supply);
         let reserve = reserve_joules(cluster.hardware, &self.battery, self.settings.lead_ms);
-        let keeps = battery.charge_joules + SLACK_JOULES >= reserve.min(self.battery.charge_joules);
-        missing_joules <= SLACK_JOULES && keeps
+        let keeps = battery.charge_joules + SLACK_JOULES >= reserve.min(soon.charge_joules);
+        missing_joules - missed_joules <= SLACK_JOULES && keeps
     }
 
     /// Whether the plan in force soon draws no more as a mean than may be drawn. A plan that draws a little more stays until

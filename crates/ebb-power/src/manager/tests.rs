@@ -229,6 +229,32 @@ fn migration_waits_until_data_have_moved_while_there_is_power() {
     assert_eq!(bench.tick().publish.unwrap().off().count(), 6);
 }
 
+/// A cloud: the supply falls with every reading, faster than plans can begin.
+#[test]
+fn a_supply_that_falls_with_every_reading_is_followed() {
+    for policy in [PolicyKind::BlinkCircular, PolicyKind::Tide, PolicyKind::Activation, PolicyKind::BlinkStaggered] {
+        let mut bench = Bench::new(policy, Battery::full(225.0, 10.0));
+        let ramp = (0..60).map(|reading| 265.0 - 3.0 * f64::from(reading));
+        let mut missing = Vec::new();
+        for supply in ramp.chain([88.0; 25]).chain([88.0; 1200]) {
+            bench.read(supply);
+            bench.tick();
+            let states = |bench: &Bench| {
+                let state = |node: &NodeId| (*node, bench.manager.plans.state(*node, bench.wall_ms).into());
+                bench.circle.iter().map(state).collect::<BTreeMap<NodeId, Seen>>()
+            };
+            let seen = states(&bench);
+            bench.with(|manager, now, cluster| manager.count(now, cluster, &seen));
+            bench.wall_ms += 100;
+            bench.with(|manager, now, cluster| manager.count(now, cluster, &seen));
+            missing.push(bench.manager.account.missing_joules);
+        }
+        let later = missing[missing.len() - 1] - missing[84];
+        // States change within a step of 100 ms now and then.
+        assert!(later <= 25.0, "{policy:?}: {later} J are missing when the supply is steady");
+    }
+}
+
 #[test]
 fn the_account_counts_between_ticks() {
     let mut bench = Bench::new(PolicyKind::AlwaysOn, Battery::NONE);

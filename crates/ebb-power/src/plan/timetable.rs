@@ -1,5 +1,7 @@
 //! The plan in force and the one that follows it.
 
+use std::ops::Range;
+
 use ebb_types::{NodeId, PlanVersion, Result, bail};
 
 use super::PowerPlan;
@@ -24,15 +26,28 @@ impl Timetable {
         if plan.version <= self.version() {
             return Ok(false);
         }
-        // An announced plan that starts no earlier than this one never comes into force.
-        self.plans.retain(|known| known.start_ms < plan.start_ms);
-        let over = self.plans.iter().filter(|known| known.start_ms <= now_ms).count().saturating_sub(1);
-        self.plans.drain(..over);
-        if self.plans.len() >= ANNOUNCED_MAX {
+        if !self.has_room(plan.start_ms, now_ms) {
             bail!(Overloaded, "{}: {} plans are announced already", plan.version, self.plans.len());
         }
+        let kept = self.kept(plan.start_ms, now_ms);
+        self.plans.truncate(kept.end);
+        self.plans.drain(..kept.start);
         self.plans.push(plan);
         Ok(true)
+    }
+
+    /// Whether a plan that starts at `start_ms` can be added.
+    #[must_use]
+    pub fn has_room(&self, start_ms: u64, now_ms: u64) -> bool {
+        self.kept(start_ms, now_ms).len() < ANNOUNCED_MAX
+    }
+
+    /// The plans that stay beside one that starts at `start_ms`: the one in force, and the announced ones that start
+    /// earlier. A later one never comes into force.
+    fn kept(&self, start_ms: u64, now_ms: u64) -> Range<usize> {
+        let end = self.plans.partition_point(|known| known.start_ms < start_ms);
+        let begun = self.plans[..end].iter().filter(|known| known.start_ms <= now_ms).count();
+        begun.saturating_sub(1)..end
     }
 
     /// Newest version; 0 if there is none.

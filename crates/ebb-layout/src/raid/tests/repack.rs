@@ -39,7 +39,10 @@ proptest! {
     ) {
         let Some(case) = case else { return Ok(()) };
         let old = aged(&case, &draws);
-        let whole = View { volumes: case.view.volumes.iter().map(|volume| VolumeView { usable: true, off: false, ..volume.clone() }).collect() };
+        let mut whole = case.view.clone();
+        for volume in &mut whole.volumes {
+            (volume.usable, volume.off, volume.free_bytes) = (true, false, volume.capacity_bytes);
+        }
         let mut candidates = written(&whole, &case.shape, fresh, 3, "client", 5);
         candidates.iter_mut().for_each(|one| one.metablock = MetablockId::new(one.metablock.raw() + 10_000));
         let sites = Sites::of(&case.view);
