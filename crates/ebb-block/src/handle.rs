@@ -10,7 +10,7 @@ use ebb_wire::{Message, Method, convert, pb};
 
 use crate::node::{Node, for_all};
 use crate::pipeline;
-use crate::source::RemoteReplica;
+use crate::source::{Front, RemoteReplica};
 use crate::{direct, feed, handoff, raid, rest};
 
 /// The block server's calls.
@@ -163,7 +163,7 @@ async fn pull(node: &Arc<Node>, message: pb::PullReplica) -> Result<pb::PullRepl
         rate_bytes_per_sec: message.rate_bytes_per_sec,
     };
     let _place = node.pulls.acquire().await.expect("never closed");
-    let done = volume.pull(pull, &replica).await;
+    let done = volume.pull(pull, &Front::of(&replica, message.front_bytes)).await;
     tracing::trace!(metablock = message.metablock, epoch = message.epoch, at = ?message.at, ?done, "pull");
     let done = done.map_err(|error| of_the_source(&source.address, error))?;
     Ok(pb::PullReplicaReply { version: Some(done.version.into()), length: done.length })

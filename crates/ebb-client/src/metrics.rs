@@ -45,6 +45,10 @@ metrics! {
     degraded_reads,
     /// Bytes that were read for those.
     degraded_source_bytes,
+    /// Frozen metablocks that were copied for a write.
+    thawed_metablocks,
+    /// Their bytes.
+    thawed_bytes,
     /// Reads sent to a second member because the first took long.
     hedged_reads,
     /// Reads from the files of block servers on this host.

@@ -25,8 +25,8 @@ pub(crate) fn reach_of(record: &pb::Metablock) -> u64 {
     record.length.max(record.reserved)
 }
 
-/// Metablocks of `start..end` that have no record, or too little room reserved: they must be granted, or more of them,
-/// before anything is written there.
+/// Metablocks of `start..end` that have no record, are frozen, or have too little room reserved: they must be granted, or
+/// more of them, before anything is written there.
 pub(crate) fn grants_needed(map: &BTreeMap<u64, pb::Metablock>, geometry: Geometry, start: u64, end: u64) -> Vec<u64> {
     if start >= end {
         return Vec::new();
@@ -34,7 +34,7 @@ pub(crate) fn grants_needed(map: &BTreeMap<u64, pb::Metablock>, geometry: Geomet
     let (first, last) = (start / geometry.metablock_size, (end - 1) / geometry.metablock_size);
     let enough = |index: u64| {
         let until = (end - index * geometry.metablock_size).min(geometry.metablock_size);
-        map.get(&index).is_some_and(|record| reach_of(record) >= until)
+        map.get(&index).is_some_and(|record| record.frozen.is_none() && reach_of(record) >= until)
     };
     (first..=last).filter(|index| !enough(*index)).collect()
 }
@@ -110,8 +110,10 @@ mod tests {
         assert_eq!(grants_needed(&map, GEOMETRY, 0, 1 << 20), Vec::<u64>::new());
         assert_eq!(grants_needed(&map, GEOMETRY, 0, (1 << 20) + 1), [0]);
         let committed = pb::Metablock { length: GEOMETRY.metablock_size, ..Default::default() };
-        let map = BTreeMap::from([(0, committed)]);
+        let map = BTreeMap::from([(0, committed.clone())]);
         assert_eq!(grants_needed(&map, GEOMETRY, 7, GEOMETRY.metablock_size), Vec::<u64>::new());
+        let frozen = pb::Metablock { frozen: Some(pb::Frozen::default()), ..committed };
+        assert_eq!(grants_needed(&BTreeMap::from([(0, frozen)]), GEOMETRY, 7, 8), [0]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub(crate) mod outgoing;
 pub(crate) mod repair;
 pub(crate) mod resize;
 pub(crate) mod sticky;
+pub(crate) mod thaw;
 
 use std::sync::Arc;
 
@@ -228,7 +229,8 @@ impl Shared {
                 return Err(err!(Io, "{}: the write lease was lost", inode.id));
             }
             let epoch = core.hold.epoch();
-            let op = Grant { inode: inode.id.raw(), epoch: epoch.raw(), indexes, hosts: core.affinity.clone() };
+            let hosts = core.affinity.clone();
+            let op = Grant { inode: inode.id.raw(), epoch: epoch.raw(), indexes, hosts, ..Default::default() };
             (epoch, core.attr.as_ref().map(|attr| attr.size_generation), op)
         };
         let wanted = grant.indexes.clone();
@@ -245,16 +247,25 @@ impl Shared {
                 return Err(error);
             }
         };
-        let mut core = inode.core.lock();
-        let same_size = core.attr.as_ref().map(|attr| attr.size_generation) == size_generation;
-        if !core.hold.is_write_of(epoch) || !same_size {
-            return Err(err!(Io, "{}: the write lease was lost", inode.id));
+        let (heirs, granted): (Vec<_>, Vec<_>) = reply.metablocks.into_iter().partition(|record| record.heir_of != 0);
+        {
+            let mut core = inode.core.lock();
+            let same_size = core.attr.as_ref().map(|attr| attr.size_generation) == size_generation;
+            if !core.hold.is_write_of(epoch) || !same_size {
+                return Err(err!(Io, "{}: the write lease was lost", inode.id));
+            }
+            for record in granted {
+                let reserved = record.reserved;
+                let known = core.map.entry(record.index).or_insert_with(|| record.clone());
+                if known.id != record.id {
+                    // An heir took the place of the frozen one, and the answer got lost.
+                    *known = record;
+                }
+                known.reserved = known.reserved.max(reserved);
+            }
         }
-        for record in reply.metablocks {
-            let reserved = record.reserved;
-            let known = core.map.entry(record.index).or_insert(record);
-            known.reserved = known.reserved.max(reserved);
-        }
+        self.thaw(inode, epoch, heirs).await?;
+        let core = inode.core.lock();
         if let Some(missing) = wanted.iter().find(|index| !core.map.contains_key(index)) {
             return Err(err!(Protocol, "a grant for metablock {missing} of {} brought no record", inode.id));
         }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ebb_meta::{Effect, Machine};
-use ebb_types::{Credentials, DatasetId, ErrorKind, HostName, InodeId, Result, SessionId, bail};
+use ebb_types::{Credentials, DatasetId, ErrorKind, HostName, InodeId, NodeId, Result, SessionId, bail};
 use ebb_wire::pb;
 use pb::command::Command;
 use pb::meta_op::Op;
@@ -92,7 +92,10 @@ pub(crate) fn for_grant(shared: &Shared, grant: &pb::meta_op::Grant, writer: &Ho
     };
     let mut placed = Placed::default();
     for index in &grant.indexes {
-        if let Ok(at) = existing.binary_search_by_key(index, |metablock| metablock.index) {
+        let found = existing.binary_search_by_key(index, |metablock| metablock.index).ok();
+        // A frozen one gets an heir. Its bytes count against the quota already.
+        let is_thawed = found.is_some_and(|at| existing[at].frozen.is_some());
+        if let Some(at) = found.filter(|_| !is_thawed) {
             let soft = shared.soft();
             if soft.room.is_guess(inode, existing[at].metablock_id()) {
                 return Err(refusal(Short::Quota, &dataset));
@@ -104,10 +107,11 @@ pub(crate) fn for_grant(shared: &Shared, grant: &pb::meta_op::Grant, writer: &Ho
             placed.placements.push(pb::Placement::default());
             continue;
         }
-        if left == Some(0) {
+        if left == Some(0) && !is_thawed {
             return Err(refusal(Short::Quota, &dataset));
         }
         let mut need = Need::fresh(inode, dataset.clone(), *index, writer.clone(), dataset.metablock_size);
+        need.exclude = grant.exclude_nodes.iter().copied().map(NodeId::new).collect();
         if !grant.hosts.is_empty() {
             // The preferred hosts take turns over the whole file, whatever the size of one grant.
             let turn = usize::try_from(*index).unwrap_or(usize::MAX) % grant.hosts.len();

@@ -53,7 +53,7 @@ impl Machine {
         file.recovering = true;
         assert!(self.held.remove(&(session, id)).is_some(), "the lease of {id} is not in the index");
         self.recovering.insert(id);
-        self.end_heirs(call, id, 0);
+        self.end_heirs(call, id, |_| true);
         call.effects.push(Effect::LeaseEnded { inode: id, session });
         call.effects.push(Effect::NeedsRecovery(id));
         call.changed(id);

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use super::ends::{Piece, Source};
 use super::{Outline, PIECE_BYTES, row_len};
 use crate::node::Node;
+use crate::source::Front;
 
 /// Answers `RebuildReplica`. When it returns, the replica is synced.
 ///
@@ -26,15 +27,16 @@ use crate::node::Node;
 pub(crate) async fn rebuild(node: &Arc<Node>, message: pb::RebuildReplica) -> Result<pb::RebuildReplicaReply> {
     let volume = node.volume(message.volume)?;
     let pull = Pull {
-        metablock: MetablockId::new(message.metablock),
+        metablock: MetablockId::new(if message.heir == 0 { message.metablock } else { message.heir }),
         incarnation: Incarnation::new(message.incarnation),
         epoch: Epoch::new(message.epoch),
         at: Version::ZERO,
         rate_bytes_per_sec: message.rate_bytes_per_sec,
     };
+    let front_bytes = message.front_bytes;
     let _place = node.pulls.acquire().await.expect("never closed");
     let decoded = Decoded::new(node, message).await?;
-    let done = volume.pull(Pull { at: decoded.version, ..pull }, &decoded).await;
+    let done = volume.pull(Pull { at: decoded.version, ..pull }, &Front::of(&decoded, front_bytes)).await;
     tracing::trace!(metablock = %pull.metablock, raid_set = %decoded.parts.outline.raid_set, ?done, "rebuild");
     let done = done?;
     Ok(pb::RebuildReplicaReply { version: Some(done.version.into()), length: done.length })

@@ -221,6 +221,8 @@ impl Rig {
             incarnation: member.incarnation,
             epoch: Epoch::FROZEN.raw(),
             rate_bytes_per_sec: 0,
+            heir: 0,
+            front_bytes: 0,
         }
     }
 

@@ -60,8 +60,8 @@ struct Place {
 }
 
 impl Sources {
-    async fn of(shared: &Arc<Shared>, wanted: &Wanted) -> Result<Self> {
-        let id = wanted.record.id;
+    async fn of(shared: &Arc<Shared>, record: &pb::Metablock) -> Result<Self> {
+        let id = record.id;
         let set = raid_sets::of_metablock(shared, id).await?;
         let raw = set.code.unwrap_or_default();
         let code = Code::new(raw.slots as usize, raw.rows as usize)?;
@@ -69,7 +69,7 @@ impl Sources {
         let slot = slot.ok_or_else(|| err!(Protocol, "rs{} has no slot for m{id}", set.id))?;
         let found = &set.slots[slot];
         // S-14a: a file that has lost the metablock, or written to it, has another record by now.
-        if found.inode == 0 || convert::version(found.version) != wanted.record.min_version() {
+        if found.inode == 0 || convert::version(found.version) != record.min_version() {
             shared.raid_sets.forget(id);
             bail!(StaleVersion, "m{id} is not what it was: its slot of rs{} is of another time", set.id);
         }
@@ -108,7 +108,7 @@ impl Parts for Sources {
 /// Errors: `Unavailable` if too few parts can be had now; `StaleVersion` if the record is out of date; `Corrupt` if nothing
 /// that can be decoded is what was written.
 pub(crate) async fn read(shared: &Arc<Shared>, wanted: &Wanted) -> Result<Bytes> {
-    let sources = Sources::of(shared, wanted).await?;
+    let sources = Sources::of(shared, &wanted.record).await?;
     let length = sources.place(Part::Slot(sources.slot)).length;
     // Whole chunks: a file that was cut shows less than its metablock has.
     let (start, end) = (wanted.offset, (wanted.offset + wanted.len).next_multiple_of(CHUNK_SIZE).min(length));
@@ -136,6 +136,29 @@ pub(crate) async fn read(shared: &Arc<Shared>, wanted: &Wanted) -> Result<Bytes>
     }
     let shown = decoded.bytes.len().min(usize::try_from(wanted.len).unwrap_or(usize::MAX));
     Ok(decoded.bytes.slice(..shown))
+}
+
+/// A request to make a slot again, of the parts that can be asked now. The caller says where.
+///
+/// Errors: `NotFound` if the metablock is in no RAID set; `StaleVersion` if the record is out of date.
+pub(crate) async fn rebuild_message(shared: &Arc<Shared>, record: &pb::Metablock) -> Result<pb::RebuildReplica> {
+    let sources = Sources::of(shared, record).await?;
+    let hops = |place: Place| {
+        let there = place.members.iter().filter(|member| can_be_asked(shared, member));
+        there.filter_map(|member| Some(shared.nodes.hop(member).ok()?.to_message())).collect()
+    };
+    let slots = sources.set.slots.iter().enumerate().map(|(number, slot)| {
+        // What is asked for cannot be had, or it would be copied.
+        let sources = if number == sources.slot { Vec::new() } else { hops(sources.place(Part::Slot(number))) };
+        pb::EncodeSlot { metablock: slot.metablock, version: slot.version, length: slot.length, sources }
+    });
+    let rows = sources.set.rows.iter().enumerate().map(|(number, row)| pb::RebuildRow {
+        metablock: row.metablock,
+        length: row.length,
+        sources: hops(sources.place(Part::Row(number))),
+    });
+    let (slots, rows) = (slots.collect(), rows.collect());
+    Ok(pb::RebuildReplica { raid_set: sources.set.id, code: sources.set.code, slots, rows, ..Default::default() })
 }
 
 /// Reads one part from one of its members: the whole range, fewer bytes if the part ends before.

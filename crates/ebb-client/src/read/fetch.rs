@@ -131,6 +131,17 @@ fn no_good_copy(record: &pb::Metablock, last: &Error) -> Error {
 
 /// Asks every member once. Returns their answers if none has the bytes.
 async fn one_round(shared: &Arc<Shared>, wanted: &Wanted, attempt: Duration) -> Result<Bytes, Barren> {
+    let mut data = ask_or_decode(shared, wanted, attempt).await?;
+    if wanted.record.frozen.is_some() {
+        // A cut inside what is frozen changed no member: behind it are zeros.
+        let shown = wanted.record.length.saturating_sub(wanted.offset);
+        data.truncate(usize::try_from(shown).unwrap_or(usize::MAX));
+    }
+    Ok(data)
+}
+
+/// The same, of all that was frozen.
+async fn ask_or_decode(shared: &Arc<Shared>, wanted: &Wanted, attempt: Duration) -> Result<Bytes, Barren> {
     // Members that sleep are not waited for if enough others are awake.
     let mut decoded = None;
     if degraded::is_due(shared, wanted) {

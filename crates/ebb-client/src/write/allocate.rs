@@ -1,6 +1,7 @@
 //! fallocate(2), and seek for data and holes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ebb_types::{Credentials, Result, Version, err};
 use ebb_wire::pb;
@@ -17,7 +18,7 @@ use crate::write::drive::drive;
 use crate::write::members;
 
 /// Deadline of one question to a member for data or a hole.
-const SEEK_DEADLINE: std::time::Duration = std::time::Duration::from_secs(4);
+const SEEK_DEADLINE: Duration = Duration::from_secs(4);
 
 impl Shared {
     /// fallocate(2). Returns when every member has done it.
@@ -71,7 +72,9 @@ impl Shared {
             Allocate::PunchHole => pb::WriteKind::WritePunch,
             Allocate::Zero | Allocate::ZeroKeepSize => pb::WriteKind::WriteZero,
         };
-        if kind != pb::WriteKind::WritePunch {
+        if kind == pb::WriteKind::WritePunch {
+            self.ensure_thawed(inode, offset, end).await?;
+        } else {
             self.ensure_granted(inode, offset, end).await?;
         }
         let (gone, before) = {
@@ -158,7 +161,8 @@ impl Shared {
         };
         let Some((record, min_version)) = source else { return Ok((whence == Seek::Hole).then_some(at)) };
         let base = at - at % span;
-        let reply = self.ask_where(inode, record, min_version, at - base, whence).await?;
+        let shown = record.frozen.map_or(u64::MAX, |_| record.length);
+        let reply = show(self.ask_where(inode, record, min_version, at - base, whence).await?, shown);
         // Beyond a replica's end nothing was written, so a hole lies there.
         let found = match (reply.found, whence) {
             (true, _) => base + reply.offset,
@@ -179,6 +183,14 @@ impl Shared {
         let started = self.runtime.now();
         let hole = mode == Seek::Hole;
         loop {
+            // Where the bytes of a lost member can be decoded, nobody knows its holes before that: all is data.
+            let is_decoded = record.frozen.is_some_and(|frozen| frozen.raid_set != 0);
+            let is_there = |member: &pb::Member| {
+                self.wakes_in(member.node) == Some(Duration::ZERO) && !self.nodes.is_lost(member.node)
+            };
+            if is_decoded && !record.members.iter().any(is_there) {
+                return Ok(all_data(&record, offset, hole));
+            }
             let mut last = err!(NoReplica, "m{} has no copies in the map", record.id);
             for member in &record.members {
                 let message = pb::SeekReplica {
@@ -197,14 +209,29 @@ impl Shared {
                     Err(error) => last = error,
                 }
             }
+            if is_decoded {
+                return Ok(all_data(&record, offset, hole));
+            }
             if self.runtime.now().since(started) > self.session.deadline() {
                 return Err(fetch::of_file(inode.id)(last));
             }
-            self.runtime.sleep(std::time::Duration::from_millis(200)).await;
+            self.runtime.sleep(Duration::from_millis(200)).await;
             match fetch::refresh(self, inode, record.index, None).await? {
                 Some(newer) => (record, min_version) = newer,
                 None => return Ok(pb::SeekReplicaReply { offset, found: hole, length: 0 }),
             }
         }
     }
+}
+
+/// The answer of a member that has data everywhere.
+fn all_data(record: &pb::Metablock, offset: u64, hole: bool) -> pb::SeekReplicaReply {
+    let at = if hole { offset.max(record.length) } else { offset };
+    pb::SeekReplicaReply { found: hole || offset < record.length, offset: at, length: record.length }
+}
+
+/// What a member says of a metablock that shows only so many bytes.
+fn show(reply: pb::SeekReplicaReply, shown: u64) -> pb::SeekReplicaReply {
+    let found = reply.found && reply.offset < shown;
+    pb::SeekReplicaReply { found, length: reply.length.min(shown), ..reply }
 }

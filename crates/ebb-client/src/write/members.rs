@@ -177,6 +177,7 @@ pub(crate) async fn pull(
         rate_bytes_per_sec: 0,
         source_metablock: 0,
         raid_set: 0,
+        front_bytes: 0,
     };
     let reply = call(shared, &hop, &message, Vec::new(), deadline).await?.message;
     let reached = ebb_wire::convert::version(reply.version);

@@ -193,6 +193,11 @@ impl Shared {
             for channel in core.channels.values_mut() {
                 channel.committed = channel.committed.max(channel.settled);
             }
+            // A cut inside what is frozen is recorded, and changes no member.
+            let edge = size % core.geometry().metablock_size;
+            if let Some(record) = core.map.get_mut(&index).filter(|record| record.frozen.is_some()) {
+                record.length = record.length.min(edge);
+            }
             if let Some(trim) = trim
                 && let Some(channel) = core.channel(index)
             {
@@ -220,6 +225,7 @@ fn describe_cut(inode: &Inode, op: &mut meta_op::SetAttr, size: u64) {
     let (index, edge) = (size / span, size % span);
     op.committed = core.uncommitted_metablocks();
     if edge != 0
+        && core.map.get(&index).is_some_and(|record| record.frozen.is_none())
         && let Some(channel) = core.channel(index)
         && channel.length > edge
     {

@@ -67,6 +67,7 @@ pub(crate) async fn pull(shared: &Shared, pull: &Pull) -> Result<()> {
         rate_bytes_per_sec: pull.rate,
         source_metablock: 0,
         raid_set: 0,
+        front_bytes: 0,
     };
     let reply = transfer(shared, pull.source, pull.target.node_id(), call, pull.length).await?;
     let version = convert::version(reply.version);

@@ -293,6 +293,7 @@ async fn copy(
         rate_bytes_per_sec: shared.options.copy_rate_bytes_per_sec,
         source_metablock: 0,
         raid_set: set.id,
+        front_bytes: 0,
     };
     let reply = shared.channel(target.node_id())?.call(&call, pull_deadline(shared, length)).await?;
     Ok((convert::version(reply.version), reply.length))
@@ -340,6 +341,8 @@ async fn rebuild(
         incarnation: target.incarnation,
         epoch: promise_of(mend.is_ballast).raw(),
         rate_bytes_per_sec: shared.options.copy_rate_bytes_per_sec,
+        heir: 0,
+        front_bytes: 0,
     };
     let deadline = pull_deadline(shared, length * u64::from(set.code.unwrap_or_default().slots));
     let reply = shared.channel(target.node_id())?.call(&call, deadline).await?;

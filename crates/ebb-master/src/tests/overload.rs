@@ -29,7 +29,7 @@ async fn describe(cluster: &Cluster, dataset: &pb::Dataset) -> pb::DescribeDatas
 }
 
 async fn grant(client: &TestClient, attr: &pb::Attr, indexes: impl Iterator<Item = u64>) -> Vec<pb::Metablock> {
-    let grant = Grant { inode: attr.inode, epoch: attr.epoch, indexes: indexes.collect(), hosts: Vec::new() };
+    let grant = Grant { inode: attr.inode, epoch: attr.epoch, indexes: indexes.collect(), ..Default::default() };
     client.mutate(Op::Grant(grant)).await.unwrap().metablocks
 }
 

@@ -21,7 +21,7 @@ async fn create(client: &TestClient, parent: u64, name: &str) -> Result<pb::Meta
 }
 
 async fn more(client: &TestClient, attr: &pb::Attr, index: u64) -> Result<u64> {
-    let grant = Grant { inode: attr.inode, epoch: attr.epoch, indexes: vec![index], hosts: Vec::new() };
+    let grant = Grant { inode: attr.inode, epoch: attr.epoch, indexes: vec![index], ..Default::default() };
     client.mutate(Op::Grant(grant)).await.map(|reply| reply.metablocks[0].reserved)
 }
 

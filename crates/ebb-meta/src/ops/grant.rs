@@ -12,6 +12,7 @@ use crate::inode::{FILE_SIZE_MAX, FileBody, Inode};
 use crate::machine::{Call, Machine, NUMBER_MAX, take_id};
 use crate::map::Metablock;
 use crate::outcome::Effect;
+use crate::raid::thaw::Heir;
 use crate::replicas::Owner;
 
 /// Most metablocks of one request.
@@ -32,8 +33,11 @@ impl Machine {
             }
             let is_new = |file: &FileBody| match file.map.at_index(*index) {
                 None => true,
-                // A frozen one gets an heir, unless it has one.
-                Some(block) => block.frozen.is_some() && file.heirs.iter().all(|heir| heir.of != block.id),
+                // A frozen one gets an heir, unless it has one that can be filled.
+                Some(block) => {
+                    let fits = |heir: &Heir| heir.of == block.id && !heir.lies_on(&op.exclude_nodes);
+                    block.frozen.is_some() && !file.heirs.iter().any(fits)
+                }
             };
             if inode.file().is_some_and(is_new) {
                 let placement = call.placements.get(at).map_or(&[][..], |placement| &placement.members);
@@ -43,15 +47,20 @@ impl Machine {
                 self.check_placement(placement)?;
             }
         }
-        let metablocks = op.indexes.iter().enumerate().map(|(at, index)| self.granted(call, id, *index, at)).collect();
+        let metablocks = op.indexes.iter().enumerate().map(|(at, index)| self.granted(call, op, *index, at)).collect();
         Ok(pb::MetaReply { metablocks, ..self.attr_reply(id)? })
     }
 
-    fn granted(&mut self, call: &mut Call<'_>, id: InodeId, index: u64, at: usize) -> pb::Metablock {
+    fn granted(&mut self, call: &mut Call<'_>, op: &meta_op::Grant, index: u64, at: usize) -> pb::Metablock {
+        let id = InodeId::new(op.inode);
         let placements = call.placements;
         let members = placements.get(at).map_or(&[][..], |placement| &placement.members);
         if let Some(block) = self.edit(id).file().and_then(|file| file.map.at_index(index)).cloned() {
-            return if block.frozen.is_some() { self.grant_heir(call, id, &block, members) } else { block.to_pb() };
+            if block.frozen.is_none() {
+                return block.to_pb();
+            }
+            self.end_heirs(call, id, |heir| heir.of == block.id && heir.lies_on(&op.exclude_nodes));
+            return self.grant_heir(call, id, &block, members);
         }
         self.place(call, id, index, members).to_pb()
     }

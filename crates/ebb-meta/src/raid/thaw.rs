@@ -8,7 +8,7 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op;
 
 use crate::machine::{Call, Machine, take_id};
-use crate::map::{Frozen, Metablock};
+use crate::map::Metablock;
 use crate::outcome::Effect;
 use crate::replicas::Owner;
 
@@ -23,6 +23,11 @@ pub(crate) struct Heir {
 }
 
 impl Heir {
+    /// Whether a member of it lies on one of these nodes.
+    pub(crate) fn lies_on(&self, nodes: &[u64]) -> bool {
+        self.members.iter().any(|member| nodes.contains(&member.node))
+    }
+
     /// For the holder.
     pub(crate) fn to_pb(&self) -> pb::Metablock {
         pb::Metablock {
@@ -85,12 +90,15 @@ impl Machine {
             bail!(NotFound, "{heir} is no heir of {frozen}");
         };
         let Some(old) = file.map.get(frozen).cloned() else { bail!(NotFound, "{frozen} is not a metablock of {id}") };
-        let Some(Frozen { length: sealed, .. }) = old.frozen else { bail!(Invalid, "{frozen} is not frozen") };
-        // I-63: the heir goes on from exactly the frozen content, so that its version names that.
-        if version(op.version) != old.version || op.length > sealed || op.length < old.length {
+        if old.frozen.is_none() {
+            bail!(Invalid, "{frozen} is not frozen");
+        }
+        // I-63: the heir goes on from exactly what the frozen one shows. Bytes behind a cut would be read again when the file
+        // grows.
+        if version(op.version) != old.version || op.length != old.length {
             bail!(
                 SetChanged,
-                "{heir} has {} bytes at {}, and {frozen} shows {} of {sealed} at {}",
+                "{heir} has {} bytes at {}, and {frozen} shows {} at {}",
                 op.length,
                 version(op.version),
                 old.length,
@@ -128,13 +136,13 @@ impl Machine {
         Ok(pb::MetaReply { metablocks: vec![block.to_pb()], ..self.attr_reply(id)? })
     }
 
-    /// I-68: an heir that did not take its place has bytes that no file has. `from`: those of this index and higher ones.
-    pub(crate) fn end_heirs(&mut self, call: &mut Call<'_>, id: InodeId, from: u64) {
-        if self.heirs(id).iter().all(|heir| heir.index < from) {
+    /// I-68: an heir that did not take its place has bytes that no file has.
+    pub(crate) fn end_heirs(&mut self, call: &mut Call<'_>, id: InodeId, ends: impl Fn(&Heir) -> bool) {
+        if !self.heirs(id).iter().any(&ends) {
             return;
         }
         let Some(file) = self.edit(id).file_mut() else { return };
-        let (ended, kept) = std::mem::take(&mut file.heirs).into_iter().partition(|heir| heir.index >= from);
+        let (ended, kept) = std::mem::take(&mut file.heirs).into_iter().partition(ends);
         file.heirs = kept;
         let ended: Vec<Heir> = ended;
         for heir in ended {

@@ -100,7 +100,7 @@ fn a_cut_frees_whole_metablocks_and_names_the_trim_of_the_last() {
     let inode = made.attr.unwrap().inode;
     let second = world
         .place(
-            pb::meta_op::Op::Grant(pb::meta_op::Grant { inode, epoch: 1, indexes: vec![1, 2], hosts: Vec::new() }),
+            pb::meta_op::Op::Grant(pb::meta_op::Grant { inode, epoch: 1, indexes: vec![1, 2], ..Default::default() }),
             vec![super::harness::placement(&[3, 4]), super::harness::placement(&[5, 6])],
         )
         .unwrap()

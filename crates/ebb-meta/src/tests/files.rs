@@ -9,7 +9,7 @@ use super::harness::{MIB, ROOT, World, committed, member, members, placement, ve
 use crate::{Effect, Machine, Reply};
 
 fn grant(world: &mut World, inode: u64, epoch: u64, indexes: &[u64], volumes: &[&[u64]]) -> super::harness::Answer {
-    let op = meta_op::Grant { inode, epoch, indexes: indexes.to_vec(), hosts: Vec::new() };
+    let op = meta_op::Grant { inode, epoch, indexes: indexes.to_vec(), ..Default::default() };
     world.place(Op::Grant(op), volumes.iter().map(|volumes| placement(volumes)).collect())
 }
 

@@ -280,7 +280,7 @@ impl Dice<'_> {
             0 | 1 => Op::SetAttr(self.set_attr(inode)),
             2 | 3 => {
                 let indexes = (0..self.below(3)).map(|_| self.number(4)).collect();
-                Op::Grant(meta_op::Grant { inode, epoch, indexes, hosts: Vec::new() })
+                Op::Grant(meta_op::Grant { inode, epoch, indexes, ..Default::default() })
             }
             4 | 5 => {
                 let more = self.file();

@@ -116,7 +116,7 @@ impl Sealed {
     fn heir(&mut self) -> pb::Metablock {
         let inode = self.a.0;
         let epoch = self.world.acquire(inode).unwrap().epoch;
-        let grant = meta_op::Grant { inode, epoch, indexes: vec![0], hosts: Vec::new() };
+        let grant = meta_op::Grant { inode, epoch, indexes: vec![0], ..Default::default() };
         self.world.place(Op::Grant(grant), vec![placement(&[5, 6])]).unwrap().metablocks.remove(0)
     }
 

@@ -249,7 +249,8 @@ fn write_names(writer: &mut Writer) {
 fn write_file(writer: &mut Writer) {
     let inode = FILE;
     let epoch = writer.epoch(inode);
-    let grant = meta_op::Grant { inode, epoch, indexes: vec![0, 1], hosts: vec!["h1".to_owned()] };
+    let grant =
+        meta_op::Grant { inode, epoch, indexes: vec![0, 1], hosts: vec!["h1".to_owned()], ..Default::default() };
     writer.client(Op::Grant(grant), &[1, 3]);
     let version = |seq| Some(pb::Version { epoch, seq });
     let id = writer.block(inode).id;

@@ -1,12 +1,15 @@
-//! RAID sets in a whole cluster: they are made when data are cold, and what is lost or asleep is decoded.
+//! RAID sets in a whole cluster.
+
+mod encode;
+mod thaw;
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_client::{Access, Client, Created, NewFile};
 use ebb_power::PolicyKind;
-use ebb_runtime::virt::{World, WorldOptions};
-use ebb_types::{Credentials, InodeId, NodeId};
+use ebb_runtime::virt::World;
+use ebb_types::{Credentials, InodeId};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{CreateDataset, GetMap, GetRaidSets, Op};
 
@@ -128,79 +131,4 @@ fn nodes_of(set: &pb::RaidSet) -> Vec<u64> {
 /// Whether each slot has one copy, and none leaves.
 fn is_thin(set: &pb::RaidSet) -> bool {
     set.slots.iter().all(|slot| slot.members.len() == 1 && slot.leaving.is_empty())
-}
-
-#[test]
-fn cold_metablocks_are_encoded_and_read_without_their_members() {
-    World::run(71, WorldOptions::default(), |world| async move {
-        let scene = Scene::start(&world, PolicyKind::AlwaysOn).await;
-        let sets = scene.encoded(&world, is_thin).await;
-        assert_eq!(sets.iter().map(|set| set.slots.len()).sum::<usize>(), usize::from(FILES));
-        for set in &sets {
-            let mut nodes = nodes_of(set);
-            nodes.sort_unstable();
-            nodes.dedup();
-            assert_eq!(nodes.len(), set.slots.len() + 2, "each member on a node of its own: {set:?}");
-        }
-        assert_eq!(scene.check("reader").await.degraded_reads, 0, "all members are there");
-        // One of each slot and row: the other copies are gone from the disks.
-        scene.until_replicas(&world, u64::from(FILES) + 2 * sets.len() as u64).await;
-
-        // Any two nodes are lost: of each RAID set at most two members.
-        let lost = [nodes_of(&sets[0])[0], nodes_of(&sets[0])[5]];
-        for node in lost {
-            scene.cluster.fail(NodeId::new(node)).unwrap();
-        }
-        let metrics = scene.check("late reader").await;
-        assert!(metrics.degraded_reads > 0 && metrics.corrupt_reads == 0, "{metrics:?}");
-        // And made again on those that are left, without a file that cannot be read meanwhile.
-        let is_whole = |set: &pb::RaidSet| is_thin(set) && nodes_of(set).iter().all(|node| !lost.contains(node));
-        let sets = scene.encoded(&world, is_whole).await;
-        assert_eq!(scene.check("last reader").await.degraded_reads, 0, "{sets:?}");
-        let fsck = scene.cluster.scrub().await.unwrap();
-        let faults = (fsck.missing, fsck.damaged, fsck.corrupt, fsck.under_replicated, fsck.over_replicated);
-        assert_eq!(faults, (0, 0, 0, 0, 0), "{:?}", fsck.findings);
-        scene.client.disconnect().await.unwrap();
-    });
-}
-
-/// Goal: reads go on while members sleep. Method: nodes blink with three quarters of the power; each RAID set has six
-/// members, and four of them decode.
-#[test]
-fn members_that_sleep_are_not_waited_for() {
-    World::run(72, WorldOptions::default(), |world| async move {
-        let scene = Scene::start(&world, PolicyKind::BlinkCircular).await;
-        scene.encoded(&world, is_thin).await;
-        scene.cluster.set_fraction(0.75).await.unwrap();
-        world.sleep(INTERVAL * 5).await;
-        let mut degraded = 0;
-        for round in 0..6 {
-            let metrics = scene.check(&format!("reader{round}")).await;
-            assert_eq!(metrics.corrupt_reads, 0);
-            degraded += metrics.degraded_reads;
-            world.sleep(INTERVAL / 3).await;
-        }
-        assert!(degraded > 0, "some members slept");
-        scene.cluster.set_fraction(1.0).await.unwrap();
-        world.sleep(INTERVAL * 4).await;
-        scene.client.disconnect().await.unwrap();
-    });
-}
-
-/// Goal: what one master has sealed, the next one makes thin; and rows of an attempt that it did not finish are no
-/// waste. Method: the master dies again and again while it encodes.
-#[test]
-fn a_new_master_goes_on_with_what_is_sealed() {
-    World::run(73, WorldOptions::default(), |world| async move {
-        let scene = Scene::start(&world, PolicyKind::AlwaysOn).await;
-        world.sleep(Duration::from_secs(4)).await;
-        for _ in 0..12 {
-            world.sleep(Duration::from_millis(700)).await;
-            scene.cluster.restart_master().await;
-        }
-        let sets = scene.encoded(&world, is_thin).await;
-        scene.check("reader").await;
-        scene.until_replicas(&world, u64::from(FILES) + 2 * sets.len() as u64).await;
-        scene.client.disconnect().await.unwrap();
-    });
 }
