@@ -69,6 +69,7 @@ async fn change(node: Arc<Node>, request: Request) -> Result<Answer> {
         Method::ReadLog => handoff::read(&node, &request.decode()?).await,
         Method::EncodeSet => reply(raid::encode::encode_set(&node, request.decode()?).await),
         Method::RebuildReplica => reply(raid::rebuild::rebuild(&node, request.decode()?).await),
+        Method::VerifySet => reply(raid::verify::verify_set(&node, request.decode()?).await),
         Method::Scrub => reply(scrub(&node, request.decode()?).await),
         other => bail!(Unsupported, "a block server does not answer {other:?}"),
     }

@@ -1,12 +1,14 @@
-//! Parts of RAID sets, for the master: [`encode`] makes the rows of a new one, [`rebuild`] a slot or row that is lost.
+//! Parts of RAID sets, for the master: [`encode`] makes the rows of a new one, [`rebuild`] a slot or row that is lost, and
+//! [`verify`] compares rows with slots.
 //!
-//! Both read the other parts where they lie ([`ends`]), here or on other nodes, and compare every byte with the checksum that its
+//! They read the other parts where they lie ([`ends`]), here or on other nodes, and compare every byte with the checksum that its
 //! writer made.
 
 pub(crate) mod encode;
 mod ends;
 mod proof;
 pub(crate) mod rebuild;
+pub(crate) mod verify;
 
 use ebb_code::{Code, Slot, Trailer};
 use ebb_types::{CHUNK_SIZE, MetablockId, RaidCode, RaidSetId, Result, Version, bail, err};

@@ -192,10 +192,7 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, call: pb::Acquire, deadline: D
         )
     };
     // S-17a: a writer that does not know what is frozen would write to members that refuse it.
-    if mode == Mode::Write
-        && !call.knows_frozen
-        && shared.group.machine().dataset_of(inode).is_ok_and(|it| it.raid_slots > 0)
-    {
+    if mode == Mode::Write && !call.knows_frozen && may_be_frozen(&shared.group.machine(), inode) {
         bail!(
             Unsupported,
             "{inode} is in a dataset with RAID sets, and the client's release is from before these: use a newer one"
@@ -448,4 +445,10 @@ pub(crate) fn release(shared: &Shared, call: &pb::Release) {
     for inode in &call.inodes {
         soft.leases.remove_reader(session, InodeId::new(*inode));
     }
+}
+
+/// Whether a metablock of a file is frozen, or may be while a lease lasts.
+fn may_be_frozen(machine: &Machine, inode: InodeId) -> bool {
+    let is_encoded = machine.dataset_of(inode).is_ok_and(|dataset| dataset.raid_slots > 0);
+    is_encoded || machine.metablocks(inode).is_ok_and(|blocks| blocks.iter().any(|block| block.frozen.is_some()))
 }

@@ -34,7 +34,7 @@ pub(crate) mod why;
 
 use std::fmt;
 
-use ebb_types::{InodeId, MetablockId, NodeId};
+use ebb_types::{Epoch, InodeId, MetablockId, NodeId};
 use ebb_wire::pb;
 
 pub use limits::Priority;
@@ -235,11 +235,16 @@ pub enum Outcome {
 }
 
 impl Task {
-    /// The present state of a set. `None` if the metablock is gone, or frozen: members of RAID sets have steps of their own.
+    /// The present state of a set. `None` if the metablock is gone, or in a RAID set: its members have steps of their own.
     pub(crate) fn find(machine: &ebb_meta::Machine, metablock: MetablockId) -> Option<Self> {
-        let (inode, record) = machine.find_metablock(metablock).filter(|(_, record)| record.frozen.is_none())?;
+        let (inode, record) = machine.find_metablock(metablock).filter(|(_, record)| !record.is_in_raid_set())?;
         let (epoch, dataset) = (machine.attr(inode).ok()?.epoch, machine.dataset_of(inode).ok()?);
         Some(Self { metablock, inode, epoch, record, dataset })
+    }
+
+    /// What a new member promises. What is frozen has no writer, and graves may refuse less.
+    pub(crate) const fn promise(&self) -> u64 {
+        if self.record.frozen.is_some() { Epoch::FROZEN.raw() } else { self.epoch }
     }
 
     /// The set with an empty seat in the place of a member. The order is kept, because it is that of the write

@@ -3,6 +3,7 @@
 //! The verdict on one set is pure ([`examine`]). The members are asked in slices of sets, so that memory stays bounded.
 
 pub(crate) mod examine;
+mod raid;
 mod scrub;
 
 use std::collections::BTreeSet;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_meta::Machine;
-use ebb_types::{InodeId, MetablockId, NodeId, Result, VolumeId};
+use ebb_types::{InodeId, MetablockId, NodeId, RaidSetId, Result, Version, VolumeId};
 use ebb_wire::pb;
 use pb::command::Command as Op;
 
@@ -45,9 +46,13 @@ pub(crate) async fn fsck(shared: &Arc<Shared>, call: &pb::Fsck, deadline: Durati
         let only = scope.is_some().then_some(&metablocks[..]);
         scrub(shared, only, deadline, &mut reply).await?;
     }
+    let decodable = raid::examine_sets(shared, &machine, scope.as_ref(), &mut reply).await;
+    if call.parity {
+        raid::compare_rows(shared, &machine, scope.as_ref(), deadline, &mut reply).await;
+    }
     let (mut short, mut found) = (Tally::default(), Vec::new());
     for slice in metablocks.chunks(SLICE) {
-        let mut findings = examine_slice(shared, &machine, slice, &mut reply, &mut short).await;
+        let mut findings = examine_slice(shared, &machine, slice, &decodable, &mut reply, &mut short).await;
         findings.truncate(FINDINGS_MAX.saturating_sub(reply.findings.len() + found.len()));
         found.append(&mut findings);
     }
@@ -158,6 +163,7 @@ async fn examine_slice(
     shared: &Arc<Shared>,
     machine: &Machine,
     slice: &[MetablockId],
+    decodable: &BTreeSet<RaidSetId>,
     reply: &mut pb::FsckReply,
     short: &mut Tally,
 ) -> Vec<Finding> {
@@ -185,12 +191,13 @@ async fn examine_slice(
         let found = record.members.iter().map(|member| {
             let answer = answers.get(&replica_key(&record, member));
             let silence = if is_off(member.node_id()) { Found::Asleep } else { Found::Unreachable };
-            (*member, find_state(shared, &record, member, answer, silence))
+            (*member, find_state(shared, record.metablock_id(), record.min_version(), member, answer, silence))
         });
         let set = Examined {
             wanted: machine.copies_of(inode, &record).max(1) as usize,
             unsettled: machine.may_have_uncommitted(inode),
             found: found.collect(),
+            decodable: record.frozen.is_some_and(|frozen| decodable.contains(&RaidSetId::new(frozen.raid_set))),
             record,
         };
         let unreadable = |reply: &pb::FsckReply| reply.missing + reply.unreachable + reply.damaged;
@@ -221,12 +228,13 @@ pub(crate) fn obstacles(shared: &Shared, inode: InodeId) -> Obstacles {
 /// State of a member's replica by the member's answer. `silence` is the state of a member without an answer.
 fn find_state(
     shared: &Shared,
-    record: &pb::Metablock,
+    metablock: MetablockId,
+    committed: Version,
     member: &pb::Member,
     answer: Option<&pb::DescribedReplica>,
     silence: Found,
 ) -> Found {
-    let place = replica_key(record, member);
+    let place = (metablock, member.volume_id());
     let mut soft = shared.soft();
     if soft.registry.is_dead(member.node_id()) {
         // The node was already missed before a plan left it out, so its silence is not by plan.
@@ -237,7 +245,7 @@ fn find_state(
         let is_damaged = silence == Found::Asleep && work.damaged.contains(&place);
         return if is_damaged { Found::Corrupt } else { silence };
     };
-    if is_damaged(described, record.min_version()) {
+    if is_damaged(described, committed) {
         work.on_damage(place.0, place.1);
         shared.state.wake.repair.notify_one();
         return if described.corrupt { Found::Corrupt } else { Found::Behind };

@@ -252,9 +252,10 @@ fn take_report(shared: &Shared, call: &pb::ReplicaReport) -> Result<Vec<u64>> {
     let deleted: BTreeSet<_> = machine.deleted_on(volume).collect();
     let mut gone = Vec::new();
     let mut soft = shared.soft();
-    let Soft { work, popular, .. } = &mut *soft;
+    let Soft { work, popular, encoding, .. } = &mut *soft;
     for replica in &call.replicas {
         let metablock = MetablockId::new(replica.metablock);
+        encoding.on_promise_told(metablock, volume, Epoch::new(replica.promised_epoch));
         if !deleted.contains(&metablock) && !machine.is_quarantined(volume, metablock) {
             compare(&machine, work, popular, volume, replica);
         }

@@ -13,6 +13,7 @@ pub(crate) mod attempt;
 pub(crate) mod attempts;
 pub(crate) mod choose;
 pub(crate) mod keep;
+pub(crate) mod old;
 pub(crate) mod step;
 
 use std::sync::Arc;

@@ -22,6 +22,13 @@ impl Machine {
         self.entries.iter().map(|(key, entry)| Named { parent: key.parent, name: &key.name, inode: entry.inode })
     }
 
+    /// A directory of each of these files. It walks all names.
+    #[must_use]
+    pub fn directories_of(&self, files: &BTreeSet<InodeId>) -> BTreeMap<InodeId, InodeId> {
+        let names = self.names().filter(|named| files.contains(&named.inode));
+        names.map(|named| (named.inode, named.parent)).collect()
+    }
+
     /// The inode, and with a directory all inodes below it.
     #[must_use]
     pub fn below(&self, root: InodeId) -> BTreeSet<InodeId> {

@@ -208,6 +208,12 @@ impl pb::Metablock {
         MetablockId::new(self.id)
     }
 
+    /// Whether a RAID set has it, which alone moves its members.
+    #[must_use]
+    pub fn is_in_raid_set(&self) -> bool {
+        self.frozen.is_some_and(|frozen| frozen.raid_set != 0)
+    }
+
     /// The lowest version that a reader accepts.
     #[must_use]
     pub fn min_version(&self) -> Version {

@@ -159,6 +159,10 @@ methods! {
     /// Bytes and calls since start.
     Counters = 80, CountersReply;
 
+    // Block server: more.
+    /// Compare the rows of a RAID set with its slots.
+    VerifySet = 81, VerifySetReply;
+
     // Worker.
     /// Word count of splits.
     CountWords = 100, CountWordsReply;

@@ -37,6 +37,9 @@ pub struct FsckArgs {
     /// Also read every replica and compare it with its checksums.
     #[arg(long)]
     scrub: bool,
+    /// Also compare every row of the RAID sets with what their slots give.
+    #[arg(long)]
+    parity: bool,
     /// List the files with bytes that cannot be read because of missing or damaged replicas or dead nodes, and ask for each file whether to remove it. All other
     /// damage is repaired automatically.
     #[arg(long)]
@@ -54,8 +57,8 @@ pub async fn run(context: &Context, args: FsckArgs) -> Result<Verdict> {
         None => 0,
         Some(path) => inode_of(&cluster, path).await?,
     };
-    let deadline = if args.scrub { SCRUB_TIMEOUT } else { patience(&master).await? };
-    let question = pb::Fsck { scrub: args.scrub, inode };
+    let deadline = if args.scrub || args.parity { SCRUB_TIMEOUT } else { patience(&master).await? };
+    let question = pb::Fsck { scrub: args.scrub, inode, parity: args.parity };
     let answer = master.call(&question, deadline);
     // Of a part of the files it is not known how much there is to read.
     let reply = if args.scrub && inode == 0 {
@@ -76,6 +79,7 @@ pub async fn run(context: &Context, args: FsckArgs) -> Result<Verdict> {
         && reply.under_replicated == 0
         && reply.over_replicated == 0
         && reply.corrupt == 0
+        && reply.degraded + reply.lost_parts + reply.wrong_rows == 0
         && reply.orphaned == 0
         && reply.unscrubbed.is_empty();
     let verdict = unreadable.verdict(healthy);
@@ -87,6 +91,8 @@ pub async fn run(context: &Context, args: FsckArgs) -> Result<Verdict> {
             "under_replicated": reply.under_replicated, "over_replicated": reply.over_replicated,
             "corrupt": reply.corrupt, "orphaned": reply.orphaned, "unsettled": reply.unsettled,
             "unscrubbed": reply.unscrubbed, "unseen": reply.unseen,
+            "degraded": reply.degraded, "raid_sets": reply.raid_sets, "lost_parts": reply.lost_parts,
+            "rows_compared": reply.rows_compared, "wrong_rows": reply.wrong_rows,
             "findings": reply.findings, "troubles": troubles, "short": status::shortages_json(&reply.shortages),
             "lost": reply.lost.iter().map(|file| json!({
                 "inode": file.inode, "path": file.path, "size": file.size, "metablocks": file.indexes,
@@ -119,6 +125,7 @@ pub async fn run(context: &Context, args: FsckArgs) -> Result<Verdict> {
         reply.corrupt,
         reply.orphaned,
     ));
+    raid_lines(&reply, args.parity).iter().for_each(|line| context.output.say(line));
     unreadable.lines().iter().for_each(|line| context.output.say(line));
     status::shortage_lines(&reply.shortages).iter().for_each(|line| context.output.say(line));
     if reply.unseen > 0 {
@@ -137,6 +144,26 @@ pub async fn run(context: &Context, args: FsckArgs) -> Result<Verdict> {
         }
     }
     Ok(verdict)
+}
+
+/// What there is to say of RAID sets, if there are any.
+fn raid_lines(reply: &pb::FsckReply, parity: bool) -> Vec<String> {
+    if reply.raid_sets == 0 {
+        return Vec::new();
+    }
+    let sets = counted(reply.raid_sets, "RAID set");
+    let mut lines = vec![format!(
+        "{sets}: {} metablocks are decoded until they are made again, {} rows and dead slots are lost",
+        reply.degraded, reply.lost_parts
+    )];
+    if parity {
+        lines.push(format!(
+            "{} compared with their slots, {} wrong",
+            counted(reply.rows_compared, "row"),
+            reply.wrong_rows
+        ));
+    }
+    lines
 }
 
 /// The inode that the path leads to.

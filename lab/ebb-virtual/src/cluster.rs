@@ -362,6 +362,8 @@ impl Cluster {
         options.popularity_interval = Duration::from_secs(1);
         options.extra_share_percent = 0;
         (options.extra_rule.often_read, options.extra_rule.often_written) = (0.05, 50.0);
+        // RAID sets are whole again within a run.
+        options.rebuild_after = Duration::from_secs(20);
         options.hosts_proxy = self.0.options.proxies == 0;
         if !options.hosts_proxy {
             return Master::start(runtime, options).await?.failed().await;
@@ -493,7 +495,7 @@ impl Cluster {
 
     /// The findings of the master's file-system check.
     pub async fn fsck(&self, client: &Client, scrub: bool, deadline: Duration) -> Result<pb::FsckReply> {
-        self.master(client).call(&pb::Fsck { scrub, inode: 0 }, deadline).await
+        self.master(client).call(&pb::Fsck { scrub, parity: scrub, ..Default::default() }, deadline).await
     }
 }
 

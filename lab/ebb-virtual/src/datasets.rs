@@ -43,6 +43,10 @@ impl DatasetKind {
             replication: if self == Self::SingleSource { "single-source" } else { "pipeline" }.to_owned(),
             extra_share_percent: options.extra_share_percent,
             quota_bytes: if self == Self::Quota { QUOTA } else { 0 },
+            raid_copies: u32::from(options.raid.is_some()),
+            raid_slots: options.raid.map_or(0, |(slots, _)| slots),
+            raid_rows: options.raid.map_or(0, |(_, rows)| rows),
+            delay_ms: u64::try_from(options.raid_delay.as_millis()).unwrap_or(u64::MAX),
             ..Default::default()
         }
     }

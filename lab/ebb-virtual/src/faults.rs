@@ -99,7 +99,7 @@ async fn may_mar(cluster: &Cluster, watch: &Watch<'_>, name: &str) -> bool {
         member.role == Role::Block && !cluster.is_given_up(member) && !is_drained
     };
     let left = cluster.members().iter().filter(is_left);
-    let spare = left.count() > cluster.options().replicas as usize;
+    let spare = left.count() > cluster.options().least_block_servers();
     // Ordering: asked again after the look, which takes time in which other faults end.
     spare && cluster.budget().may_mar(name) && watch.is_complete(false).await && cluster.budget().may_mar(name)
 }

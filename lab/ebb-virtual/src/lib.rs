@@ -103,6 +103,8 @@ fn report(board: &Board, violations: Vec<Violation>) -> Report {
         names: history.names().len() as u64,
         short_circuit_reads: counts.values().map(|counts| counts.short_circuit_reads).sum(),
         extra_reads: counts.values().map(|counts| counts.extra_reads).sum(),
+        thawed: counts.values().map(|counts| counts.thawed_metablocks).sum(),
+        degraded_reads: counts.values().map(|counts| counts.degraded_reads).sum(),
         away_from_on: 0,
         gray: board.gray.lock().len() as u64,
         slowest: Default::default(),

@@ -23,6 +23,10 @@ pub struct VirtualOptions {
     pub workers_per_client: usize,
     /// Copies of each metablock.
     pub replicas: u32,
+    /// Slots and rows of the RAID sets that cold metablocks get.
+    pub raid: Option<(u32, u32)>,
+    /// How old a metablock is when it is encoded.
+    pub raid_delay: Duration,
     /// Bytes of a block.
     pub block_bytes: u64,
     /// Where shared files are.
@@ -64,6 +68,8 @@ impl Default for VirtualOptions {
             clients: 2,
             workers_per_client: 2,
             replicas: 3,
+            raid: None,
+            raid_delay: Duration::from_secs(2),
             block_bytes: 64 << 10,
             shared: DatasetKind::Plain,
             own: Vec::new(),
@@ -84,6 +90,13 @@ impl Default for VirtualOptions {
 }
 
 impl VirtualOptions {
+    /// Block servers that hold what is lost on another one.
+    #[must_use]
+    pub fn least_block_servers(&self) -> usize {
+        let parts = self.raid.map_or(0, |(slots, rows)| slots + rows);
+        self.replicas.max(parts) as usize
+    }
+
     /// A cluster drawn from the seed: seeds differ in size and pace as well as in luck. Short runs of many kinds find
     /// more in the same time than long ones of one kind (Groce et al., "Swarm Testing", ISSTA 2012).
     #[must_use]
@@ -119,6 +132,27 @@ impl VirtualOptions {
             shares_hosts: Dice::new(seed, "shared hosts").chance(0.3),
             names: Dice::new(seed, "names").chance(0.5),
             ..Self::default()
+        }
+    }
+
+    /// As drawn, and cold metablocks trade their copies for rows.
+    #[must_use]
+    pub fn raid(seed: u64) -> Self {
+        let mut dice = Dice::new(seed, "RAID sets");
+        let drawn = Self::drawn(seed);
+        // One row bears the loss of one member, as the second copy does.
+        let rows = drawn.replicas - 1;
+        let slots = dice.between(2, 4) as u32;
+        Self {
+            // One host to heal on.
+            block_servers: (slots + rows) as usize + dice.between(1, 2) as usize,
+            raid: Some((slots, rows)),
+            raid_delay: Duration::from_millis(*dice.pick(&[500, 2_000, 6_000])),
+            // Files are left alone for long enough to be cold, and are used again.
+            work_pause_max: Duration::from_millis(*dice.pick(&[500, 1_500, 4_000])),
+            chaos: dice.span_between(Duration::from_secs(60), Duration::from_secs(120)),
+            rest_max: Duration::from_secs(900),
+            ..drawn
         }
     }
 

@@ -482,7 +482,7 @@ impl PowerCluster {
 
     /// Compares the map with the disks, every checksum of them.
     pub async fn scrub(&self) -> Result<pb::FsckReply> {
-        self.ask(&self.master_address(), &pb::Fsck { scrub: true, inode: 0 }).await
+        self.ask(&self.master_address(), &pb::Fsck { scrub: true, parity: true, ..Default::default() }).await
     }
 
     /// Has a node drained, or used again.

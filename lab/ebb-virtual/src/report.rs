@@ -36,6 +36,10 @@ pub struct Report {
     pub short_circuit_reads: u64,
     /// Reads that extra copies answered, as clients counted them until shortly before their ends.
     pub extra_reads: u64,
+    /// Metablocks that were thawed, and reads that were decoded, as clients counted them until shortly before their ends.
+    pub thawed: u64,
+    /// See `thawed`.
+    pub degraded_reads: u64,
     /// The most copies that were seen away from homes that no plan lets sleep, in runs under power.
     pub away_from_on: u64,
     /// Nodes that were called gray.

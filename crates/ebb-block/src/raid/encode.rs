@@ -102,11 +102,11 @@ async fn read_ahead(node: &Arc<Node>, slots: &[Source], at: u64, row_len: u64) -
 }
 
 /// The range of every slot; nothing of one that ends before it.
-async fn read_slots(node: &Arc<Node>, slots: &[Source], at: u64) -> Result<Vec<Piece>> {
+pub(super) async fn read_slots(node: &Arc<Node>, slots: &[Source], at: u64) -> Result<Vec<Piece>> {
     try_join_all(slots.iter().map(|slot| slot.read(node, at, PIECE_BYTES))).await
 }
 
-fn make_rows(code: Code, pieces: &[Piece], length: u64) -> Result<Vec<Bytes>> {
+pub(super) fn make_rows(code: Code, pieces: &[Piece], length: u64) -> Result<Vec<Bytes>> {
     let length = usize::try_from(length).expect("a piece fits into memory");
     let mut rows = vec![vec![0; length]; code.rows()];
     let mut sources: Vec<&[u8]> = pieces.iter().map(|piece| &piece.data[..]).collect();
@@ -140,7 +140,7 @@ async fn write_trailers(node: &Arc<Node>, job: &mut Job, trailer: &Trailer) -> R
     Ok(())
 }
 
-async fn throttle(node: &Node, started: Moment, bytes: u64, rate_bytes_per_sec: u64) {
+pub(super) async fn throttle(node: &Node, started: Moment, bytes: u64, rate_bytes_per_sec: u64) {
     if rate_bytes_per_sec > 0 {
         let due = Duration::from_secs_f64(bytes as f64 / rate_bytes_per_sec as f64);
         node.runtime.sleep(due.saturating_sub(node.runtime.now().since(started))).await;

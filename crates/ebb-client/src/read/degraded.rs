@@ -31,7 +31,7 @@ const ROW_VERSION: Version = Version::new(ebb_types::Epoch::new(1), 1);
 
 /// Whether a metablock has a RAID set.
 pub(crate) fn is_possible(wanted: &Wanted) -> bool {
-    wanted.record.frozen.is_some_and(|frozen| frozen.raid_set != 0)
+    wanted.record.is_in_raid_set()
 }
 
 /// Whether decoding need not wait for a member: each of them is asleep, dead or silent.

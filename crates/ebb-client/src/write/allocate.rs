@@ -184,7 +184,7 @@ impl Shared {
         let hole = mode == Seek::Hole;
         loop {
             // Where the bytes of a lost member can be decoded, nobody knows its holes before that: all is data.
-            let is_decoded = record.frozen.is_some_and(|frozen| frozen.raid_set != 0);
+            let is_decoded = record.is_in_raid_set();
             let is_there = |member: &pb::Member| {
                 self.wakes_in(member.node) == Some(Duration::ZERO) && !self.nodes.is_lost(member.node)
             };

@@ -144,7 +144,7 @@ impl Shared {
                 }
             }
         }
-        if frozen.frozen.is_none_or(|frozen| frozen.raid_set == 0) {
+        if !frozen.is_in_raid_set() {
             // It may be the target that has another volume by now.
             return Err(if last.kind().is_copy_lost() {
                 Failed::Target(target.node, last)
@@ -164,7 +164,7 @@ impl Shared {
     /// Members of a frozen metablock that serve now or soon, the soonest first. If it can be decoded, the others are not
     /// waited for.
     fn sources(&self, frozen: &pb::Metablock) -> Vec<pb::Member> {
-        let is_decoded = frozen.frozen.is_some_and(|frozen| frozen.raid_set != 0);
+        let is_decoded = frozen.is_in_raid_set();
         let serves_in = |member: &pb::Member| self.wakes_in(member.node).unwrap_or(Duration::MAX);
         let is_there =
             |member: &&pb::Member| !self.nodes.is_lost(member.node) && (!is_decoded || serves_in(member) <= SOON);

@@ -14,7 +14,7 @@ use ebb_wire::pb;
 use pb::command::Command as Op;
 
 use super::route::Route;
-use super::transfer::{Pull, interval, pull, wait_max};
+use super::transfer::{Pull, interval, pull_exactly, wait_max};
 use super::{Kind, Obstacle, Outcome, Priority, Step, Task, place, rejoin};
 use crate::acquire::Turn;
 use crate::leases::{Decision, MASTER, Mode};
@@ -268,7 +268,7 @@ async fn wait_for_writers(shared: &Arc<Shared>, task: &Task, turn: &Turn) -> Res
 
 /// Pulls the copy, and changes the set.
 async fn carry_out(shared: &Arc<Shared>, task: &Task, copy: &Copy, pulled: &Pull, turn: &Turn) -> Result<()> {
-    let pulling = pull(shared, pulled);
+    let pulling = pull_exactly(shared, pulled);
     tokio::pin!(pulling);
     tokio::select! {
         biased;
@@ -325,7 +325,7 @@ async fn make_extra(shared: &Shared, task: &Task, copy: Copy, in_progress: CopyI
     let Record::Extras(change) = copy.record else { return };
     let at = task.record.min_version();
     let pulled = Pull { rate: rate(shared, in_progress, priority), ..Pull::of(task, copy.source, copy.target, at) };
-    let done = match pull(shared, &pulled).await {
+    let done = match pull_exactly(shared, &pulled).await {
         Ok(()) => shared.group.propose(Op::ChangeExtras(change)).await.map(drop),
         Err(error) => Err(error),
     };
@@ -350,7 +350,7 @@ fn rate(shared: &Shared, in_progress: CopyInProgress, priority: Priority) -> u64
 
 /// The seeded bug: it treats the copy as a move, and deletes the source while the record still names it.
 async fn delete_source(shared: &Shared, task: &Task, source: pb::Member) {
-    let replica = pb::DeletedReplica { metablock: task.metablock.raw(), epoch: Some(task.epoch), life: 0 };
+    let replica = pb::DeletedReplica { metablock: task.metablock.raw(), epoch: Some(task.promise()), life: 0 };
     let call = pb::DeleteReplicas { volume: source.volume, replicas: vec![replica] };
     if let Ok(channel) = shared.channel(source.node_id()) {
         let _ = channel.call(&call, shared.options.call_timeout).await;

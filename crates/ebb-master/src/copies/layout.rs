@@ -195,7 +195,7 @@ fn find(
     metablock: MetablockId,
     changes: Columns,
 ) -> Option<(Task, Shift)> {
-    let (inode, record) = machine.find_metablock(metablock).filter(|(_, record)| record.frozen.is_none())?;
+    let (inode, record) = machine.find_metablock(metablock).filter(|(_, record)| !record.is_in_raid_set())?;
     let attr = machine.attr(inode).ok()?;
     let chain = views.get(&DatasetId::new(attr.dataset))?;
     // During a recovery the set is about to change, and a metablock has one copy in progress at a time. A guest counts

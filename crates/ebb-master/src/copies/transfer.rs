@@ -42,21 +42,33 @@ pub(crate) struct Pull {
     pub length: u64,
     /// Limit in bytes per second; 0 means none.
     pub rate: u64,
+    /// The RAID set that the metablock is a part of. 0: it is read as a file's.
+    pub raid_set: u64,
 }
 
 impl Pull {
     /// The pull for a set of a task.
     pub(crate) const fn of(task: &Task, source: pb::Member, target: pb::Member, at: Version) -> Self {
-        let (metablock, epoch, length) = (task.metablock, task.epoch, task.record.length);
-        Self { metablock, source, target, epoch, at, length, rate: 0 }
+        let (metablock, epoch, length) = (task.metablock, task.promise(), task.record.length);
+        Self { metablock, source, target, epoch, at, length, rate: 0, raid_set: 0 }
     }
 }
 
-/// Lets the target pull a replica.
+/// Lets the target pull a replica at exactly the wanted version.
 ///
-/// Errors: `Unavailable` if the nodes are not awake together in time, or a plan has switched one of them off;
-/// `StaleVersion` if the copy has another version than wanted.
-pub(crate) async fn pull(shared: &Shared, pull: &Pull) -> Result<()> {
+/// Errors: those of [`pull`]; `StaleVersion` if the copy has another version than wanted.
+pub(crate) async fn pull_exactly(shared: &Shared, wanted: &Pull) -> Result<()> {
+    let (version, _) = pull(shared, wanted).await?;
+    if version != wanted.at {
+        bail!(StaleVersion, "the copy is at {version}, committed is {}", wanted.at);
+    }
+    Ok(())
+}
+
+/// Lets the target pull a replica at a version or a later one. Returns version and length of the copy.
+///
+/// Errors: `Unavailable` if the nodes are not awake together in time, or a plan has switched one of them off.
+pub(crate) async fn pull(shared: &Shared, pull: &Pull) -> Result<(Version, u64)> {
     let call = pb::PullReplica {
         metablock: pull.metablock.raw(),
         volume: pull.target.volume,
@@ -66,15 +78,11 @@ pub(crate) async fn pull(shared: &Shared, pull: &Pull) -> Result<()> {
         at: Some(pull.at.into()),
         rate_bytes_per_sec: pull.rate,
         source_metablock: 0,
-        raid_set: 0,
+        raid_set: pull.raid_set,
         front_bytes: 0,
     };
     let reply = transfer(shared, pull.source, pull.target.node_id(), call, pull.length).await?;
-    let version = convert::version(reply.version);
-    if version != pull.at {
-        bail!(StaleVersion, "the copy is at {version}, committed is {}", pull.at);
-    }
-    Ok(())
+    Ok((convert::version(reply.version), reply.length))
 }
 
 /// Carries out `call` on the best route. `call.source` is filled in here.

@@ -31,6 +31,8 @@ pub struct Examined {
     pub unsettled: bool,
     /// State of each member, in the record's order.
     pub found: Vec<(pb::Member, Found)>,
+    /// Whether its RAID set gives the bytes without it.
+    pub decodable: bool,
 }
 
 /// Adds one set to the counts of the reply. Returns a sentence for each fault.
@@ -59,7 +61,10 @@ pub fn examine(set: &Examined, reply: &mut pb::FsckReply) -> Vec<String> {
         return findings;
     }
     let there = state.good.union(&state.asleep).count();
-    if there == 0 {
+    if there == 0 && set.decodable {
+        reply.degraded += 1;
+        findings.push("no replica serves; its RAID set gives the bytes, and it is made again".to_owned());
+    } else if there == 0 {
         findings.push(state.count_unreadable(reply));
     } else if there < set.wanted {
         reply.under_replicated += 1;

@@ -13,7 +13,7 @@ use pb::command::Command as Op;
 
 use super::attempts::Attempt;
 use super::choose::Batch;
-use super::keep::freeze;
+use super::keep::freeze::freeze;
 use crate::acquire::Turn;
 use crate::copies::route::Route;
 use crate::leases::{MASTER, Mode};
@@ -37,6 +37,8 @@ struct Making {
     stay: Vec<Vec<pb::Member>>,
     /// Row by row.
     rows: Vec<(MetablockId, pb::Member)>,
+    /// RAID sets that end with the Seal: what lives of them is in this one.
+    dissolves: Vec<pb::DissolveSet>,
 }
 
 /// Starts an attempt as a task of its own.
@@ -51,11 +53,14 @@ pub(crate) async fn begin_attempt(shared: &Arc<Shared>, batch: &Arc<Batch>, plan
         let mut soft = shared.soft();
         // Another attempt may have begun there while the ids were taken.
         if soft.encoding.is_encoding(encoder) {
+            soft.encoding.add_ids(ids.into_iter());
             bail!(Busy, "{encoder} makes another RAID set");
         }
         let rows = making.rows.iter().map(|(metablock, _)| *metablock).collect();
         let slots = making.slots.iter().map(|cold| cold.metablock).collect();
         soft.encoding.add_attempt(id, Attempt { node: encoder, rows, slots });
+        // A step would change the record that the Seal compares.
+        making.ended().for_each(|old| soft.encoding.keep(old));
     }
     tracing::debug!(raid_set = %id, plan = %plan, "an attempt begins");
     let (shared, batch) = (Arc::clone(shared), Arc::clone(batch));
@@ -63,11 +68,16 @@ pub(crate) async fn begin_attempt(shared: &Arc<Shared>, batch: &Arc<Batch>, plan
         let done = make(&shared, &making).await;
         let mut soft = shared.soft();
         soft.encoding.remove_attempt(id);
+        making.ended().for_each(|old| soft.encoding.end_keeping(old));
         match done {
-            Ok(()) => tracing::info!(raid_set = %id, slots = making.slots.len(), "a RAID set is sealed"),
+            Ok(()) => {
+                let (slots, ended) = (making.slots.len(), making.dissolves.len());
+                tracing::info!(raid_set = %id, slots, ended, "a RAID set is sealed");
+                shared.state.wake.deletes.notify_one();
+            }
             Err(error) => {
                 tracing::info!(raid_set = %id, %error, "an attempt at a RAID set failed; its metablocks stay in copies");
-                let inodes: BTreeSet<InodeId> = making.slots.iter().map(|cold| cold.inode).collect();
+                let inodes: BTreeSet<InodeId> = making.held().map(|cold| cold.inode).collect();
                 soft.encoding.leave_alone(inodes.into_iter(), shared.runtime.now(), batch.delay);
                 // What there is of its rows belongs to nobody. A record that was applied in spite of the error removes it
                 // from this list again.
@@ -124,6 +134,12 @@ impl Making {
         let slots: Option<Vec<Cold>> = plan.slots.iter().map(|slot| cold(slot.metablock)).collect();
         let Some(slots) = slots else { bail!(Internal, "a plan names a metablock that was no candidate") };
         let code = batch.code;
+        let dissolve = |id: &RaidSetId| {
+            let generation = *batch.generations.get(id)?;
+            Some(pb::DissolveSet { raid_set: id.raw(), generation })
+        };
+        let dissolves: Option<Vec<_>> = plan.dissolves.iter().map(dissolve).collect();
+        let Some(dissolves) = dissolves else { bail!(Internal, "a plan ends a RAID set that was not asked for") };
         let rows = ids[1..].iter().map(|id| MetablockId::new(*id)).zip(plan.rows.iter().map(to_member)).collect();
         Ok(Self {
             id: RaidSetId::new(ids[0]),
@@ -132,7 +148,18 @@ impl Making {
             stay: plan.slots.iter().map(|slot| slot.members.iter().map(to_member).collect()).collect(),
             slots,
             rows,
+            dissolves,
         })
+    }
+
+    /// RAID sets that end.
+    fn ended(&self) -> impl Iterator<Item = RaidSetId> + '_ {
+        self.dissolves.iter().map(|old| RaidSetId::new(old.raid_set))
+    }
+
+    /// Slots that a writer may have.
+    fn held(&self) -> impl Iterator<Item = &Cold> {
+        self.slots.iter().filter(|cold| !cold.is_frozen)
     }
 }
 
@@ -145,6 +172,7 @@ fn to_member(chosen: &Chosen) -> pb::Member {
 async fn make(shared: &Arc<Shared>, making: &Making) -> Result<()> {
     let rows = encode(shared, making).await?;
     freeze_rows(shared, making, &rows).await?;
+    check_frozen(shared, making).await?;
     seal(shared, making, &rows).await
 }
 
@@ -192,9 +220,29 @@ async fn freeze_rows(shared: &Shared, making: &Making, rows: &[pb::EncodedRow]) 
     Ok(())
 }
 
+/// S-3a: the old rows go with the Seal, so each living slot of theirs is asked once more.
+async fn check_frozen(shared: &Shared, making: &Making) -> Result<()> {
+    for (cold, stay) in making.slots.iter().zip(&making.stay).filter(|(cold, _)| cold.is_frozen) {
+        for member in stay {
+            let found = freeze(shared, cold.metablock, member, Epoch::FROZEN).await?;
+            if found != (cold.version, cold.length) {
+                bail!(
+                    StaleVersion,
+                    "{} on {} is at {} with {} bytes",
+                    cold.metablock,
+                    member.node_id(),
+                    found.0,
+                    found.1
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
 /// S-5: turns are taken for the Seal alone, in one order, all within a short time or not at all.
 async fn seal(shared: &Arc<Shared>, making: &Making, rows: &[pb::EncodedRow]) -> Result<()> {
-    let inodes: BTreeSet<InodeId> = making.slots.iter().map(|cold| cold.inode).collect();
+    let inodes: BTreeSet<InodeId> = making.held().map(|cold| cold.inode).collect();
     let until = shared.runtime.now().after(TURNS_MAX);
     let mut turns = Vec::with_capacity(inodes.len());
     for inode in inodes {
@@ -222,7 +270,8 @@ async fn seal(shared: &Arc<Shared>, making: &Making, rows: &[pb::EncodedRow]) ->
         slots: making.slots.iter().map(slot).collect(),
         rows: making.rows.iter().zip(rows).map(row).collect(),
     };
-    let sealed = shared.group.propose(Op::SealSets(pb::SealSets { sets: vec![set], dissolves: Vec::new() })).await;
+    let sealed =
+        shared.group.propose(Op::SealSets(pb::SealSets { sets: vec![set], dissolves: making.dissolves.clone() })).await;
     if sealed.as_ref().is_err_and(|error| !is_refusal(error)) {
         // S-2a: nobody judges the rows before it is known what became of the entry. One behind it tells.
         while !shared.is_stopped() && shared.group.propose(Op::TakeIds(1)).await.is_err() {

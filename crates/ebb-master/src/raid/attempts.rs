@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ebb_runtime::Moment;
-use ebb_types::{InodeId, MetablockId, NodeId, RaidSetId};
+use ebb_types::{Epoch, InodeId, MetablockId, NodeId, RaidSetId, VolumeId};
 
 use crate::options::Options;
 
@@ -43,6 +43,8 @@ pub(crate) struct Encoding {
     kept: BTreeSet<RaidSetId>,
     /// Nodes that keep frozen replicas. One of an earlier release does not say so.
     knowing: BTreeSet<NodeId>,
+    /// Ballast that has promised to serve decoding alone, as far as is known.
+    retired: BTreeSet<(MetablockId, VolumeId)>,
 }
 
 impl Encoding {
@@ -119,6 +121,28 @@ impl Encoding {
     /// Number of steps under way.
     pub(crate) fn kept_count(&self) -> usize {
         self.kept.len()
+    }
+
+    /// A member of ballast has promised to serve decoding alone.
+    pub(crate) fn on_retired(&mut self, metablock: MetablockId, volume: VolumeId) {
+        self.retired.insert((metablock, volume));
+    }
+
+    /// A volume told what a replica has promised. It may have been away, or put back from a copy.
+    pub(crate) fn on_promise_told(&mut self, metablock: MetablockId, volume: VolumeId, promise: Epoch) {
+        if promise != Epoch::RETIRED {
+            self.retired.remove(&(metablock, volume));
+        }
+    }
+
+    /// Whether a member of ballast is known to serve decoding alone.
+    pub(crate) fn is_retired(&self, metablock: MetablockId, volume: VolumeId) -> bool {
+        self.retired.contains(&(metablock, volume))
+    }
+
+    /// Forgets retired members of what is no ballast any more.
+    pub(crate) fn forget_retired(&mut self, is_ballast: impl Fn(MetablockId) -> bool) {
+        self.retired.retain(|(metablock, _)| is_ballast(*metablock));
     }
 
     /// An attempt failed for files that are in use. Each further time they are left alone for twice as long.

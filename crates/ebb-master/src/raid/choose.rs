@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_layout::raid::{Candidate, Held, RaidAsk, RaidPlans, RaidRule, Room, Sites, choose_sets, least_len_bytes};
-use ebb_layout::{ChainView, View};
+use ebb_layout::{ChainView, View, VolumeView};
 use ebb_meta::{Cold, Due, Machine};
-use ebb_types::{DatasetId, Encode, MetablockId, NodeId, RaidCode, Redundancy};
+use ebb_types::{DatasetId, Encode, MetablockId, NodeId, RaidCode, RaidSetId, Redundancy};
 use ebb_wire::pb;
 
+use super::old;
 use crate::placement::volumes;
 use crate::registry::Patience;
 use crate::shared::Shared;
@@ -29,6 +30,8 @@ pub(crate) struct Batch {
     pub delay: Duration,
     pub plans: RaidPlans,
     pub cold: BTreeMap<MetablockId, Cold>,
+    /// Generations of RAID sets that may end.
+    pub generations: BTreeMap<RaidSetId, u64>,
 }
 
 /// The code of a dataset that encodes, and how old data are then.
@@ -53,6 +56,7 @@ struct Facts {
     code: RaidCode,
     delay: Duration,
     now_s: u64,
+    room: Room,
 }
 
 /// Chooses RAID sets for a dataset. `None`: it encodes nothing.
@@ -70,13 +74,22 @@ fn gather(shared: &Shared, id: DatasetId) -> Option<Facts> {
     let view = volumes(&shared.view(&machine, &soft), Patience::Prompt);
     let chain = soft.chains.chain(id)?;
     let now_s = shared.wall_ms() / 1000;
-    Some(Facts { machine, view, chain, dataset, code, delay, now_s })
+    let room = room_of(&view);
+    Some(Facts { machine, view, chain, dataset, code, delay, now_s, room })
+}
+
+/// Whether any volume that takes data is tight: copies of what is young go then, too, as they are a cache.
+fn room_of(view: &View) -> Room {
+    let is_tight = |volume: &VolumeView| Room::of(volume.free_bytes, volume.capacity_bytes) == Room::Tight;
+    let tight = view.volumes.iter().any(|volume| volume.usable && !volume.off && is_tight(volume));
+    if tight { Room::Tight } else { Room::Ample }
 }
 
 fn choose_among(shared: &Shared, id: DatasetId, facts: &Facts) -> Option<Batch> {
-    let Facts { machine, view, chain, dataset, code, delay, now_s } = facts;
+    let Facts { machine, view, chain, dataset, code, delay, now_s, room } = facts;
     let (full, last) = match Encode::from_raw(dataset.encode) {
         Some(Encode::Immediate) => (AT_ONCE_FULL, AT_ONCE_LAST),
+        _ if *room == Room::Tight => (AT_ONCE_FULL.min(*delay), AT_ONCE_LAST.min(*delay)),
         _ => (*delay, *delay),
     };
     let due = Due {
@@ -100,9 +113,12 @@ fn choose_among(shared: &Shared, id: DatasetId, facts: &Facts) -> Option<Batch> 
     let sites = Sites::of(view);
     let layout = chain.layout();
     let rule = RaidRule::new(&sites, layout, Some(Arc::clone(chain)).filter(|_| layout.has_chain()), *code).ok()?;
-    let ask = RaidAsk { delay: *delay, room: Room::Ample };
-    let plans = choose_sets(&sites, &rule, &ask, &candidates, &[], &held(machine, id));
-    Some(Batch { dataset: id, code: *code, delay: *delay, plans, cold })
+    let ask = RaidAsk { delay: *delay, room: *room };
+    let old = old::gather(shared, machine, id);
+    let plans = choose_sets(&sites, &rule, &ask, &candidates, &old.sets, &held(machine, id));
+    let mut cold = cold;
+    cold.extend(old.slots);
+    Some(Batch { dataset: id, code: *code, delay: *delay, plans, cold, generations: old.generations })
 }
 
 fn to_candidate(cold: &Cold, now_s: u64, delay: Duration) -> Candidate {

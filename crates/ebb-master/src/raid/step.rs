@@ -4,6 +4,8 @@
 //!  sealed ── Thin ──► copies leave ── Drop ──► thin
 //!               └ a member is lost or damaged: Mend, before anything leaves
 //! ```
+//!
+//! A dataset that wants copies again gets them slot by slot; then its RAID sets end.
 
 use std::collections::BTreeMap;
 
@@ -25,6 +27,12 @@ pub(crate) enum Step {
     Drop,
     /// Make a member again.
     Mend(Mend),
+    /// Have ballast promise to serve decoding alone.
+    Retire(Vec<(MetablockId, pb::Member)>),
+    /// Make a further copy of a slot, for a dataset that wants copies again.
+    Return(MetablockId),
+    /// Every living slot has the copies that its dataset wants: the RAID set ends.
+    Dissolve,
     /// Nothing can be done now.
     Wait(String),
 }
@@ -60,6 +68,10 @@ pub(crate) struct Facts<'a> {
     pub is_overdue: &'a dyn Fn(MetablockId, VolumeId) -> bool,
     /// Nodes that take no member now.
     pub exclude: &'a [NodeId],
+    /// Whether a member of ballast is known to serve decoding alone.
+    pub is_retired: &'a dyn Fn(MetablockId, VolumeId) -> bool,
+    /// The copies that its dataset wants, if it wants no RAID sets any more.
+    pub returns_to: Option<usize>,
 }
 
 /// A slot or row with its recorded members.
@@ -104,13 +116,43 @@ impl Facts<'_> {
 
 /// The next step of a RAID set. `None`: it is as wanted.
 pub(crate) fn choose_step(facts: &Facts<'_>) -> Option<Step> {
+    // S-12: a reader with an old map gets what its file has lost, until then.
+    let retire = choose_retire(facts);
+    if !retire.is_empty() {
+        return Some(Step::Retire(retire));
+    }
     if let Some(step) = choose_mend(facts) {
         return Some(step);
+    }
+    if let Some(copies) = facts.returns_to {
+        return Some(choose_return(facts, copies));
     }
     if facts.set.slots.iter().any(|slot| slot.members.len() > facts.code.copies as usize) {
         return Some(choose_thin(facts));
     }
     facts.set.slots.iter().any(|slot| !slot.leaving.is_empty()).then_some(Step::Drop)
+}
+
+/// Members of ballast that serve now, and are not known to be retired.
+fn choose_retire(facts: &Facts<'_>) -> Vec<(MetablockId, pb::Member)> {
+    let ballast = facts.places().filter(|place| place.is_ballast);
+    let members = ballast.flat_map(|place| {
+        let all = place.members.iter().chain(place.leaving);
+        all.map(move |member| (place.metablock, *member))
+    });
+    let is_open = |(metablock, member): &(MetablockId, pb::Member)| {
+        facts.is_good(*metablock, member) && !(facts.is_retired)(*metablock, member.volume_id())
+    };
+    members.filter(is_open).collect()
+}
+
+fn choose_return(facts: &Facts<'_>, copies: usize) -> Step {
+    let living = facts.places().filter(|place| matches!(place.part, Part::Slot(_)) && !place.is_ballast);
+    let mut lacking = living.filter(|place| place.members.len() < copies);
+    match lacking.next() {
+        Some(place) => Step::Return(place.metablock),
+        None => Step::Dissolve,
+    }
 }
 
 fn choose_thin(facts: &Facts<'_>) -> Step {
@@ -122,12 +164,25 @@ fn choose_thin(facts: &Facts<'_>) -> Step {
     let slots: Vec<_> = facts.set.slots.iter().map(good).collect();
     let rows: Vec<NodeId> = facts.set.rows.iter().filter_map(|row| row.member.map(|member| member.node_id())).collect();
     let Some(stays) = choose_stays(facts.sites, facts.rule, &rows, &slots, (facts.held)()) else {
-        return Step::Wait("no members that serve now lie as the spread rule has it".to_owned());
+        return choose_mend_to_thin(facts);
     };
     let stay = |(slot, volumes): (&pb::RaidSlot, Vec<VolumeId>)| {
         slot.members.iter().filter(|member| volumes.contains(&member.volume_id())).copied().collect()
     };
     Step::Thin(facts.set.slots.iter().zip(stays).map(stay).collect())
+}
+
+/// No members that serve lie as the spread rule has it. With one that is lost or damaged they might.
+fn choose_mend_to_thin(facts: &Facts<'_>) -> Step {
+    let mend = |place: Place<'_>| {
+        let is_bad = |member: &&pb::Member| facts.condition(place.metablock, member) != Condition::Good;
+        match choose_mend_of(facts, &place, place.members.iter().find(is_bad)?) {
+            Step::Wait(_) => None,
+            step => Some(step),
+        }
+    };
+    let mended = facts.places().find_map(mend);
+    mended.unwrap_or_else(|| Step::Wait("no members that serve now lie as the spread rule has it".to_owned()))
 }
 
 /// A part that lacks a member, the most urgent step first.

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use super::wait::{Silence, patience};
 use super::{Answer, Case, ReplicaState, Settle, Step, plan, settled, size};
 use crate::copies::Reason;
-use crate::copies::transfer::{Pull, pull};
+use crate::copies::transfer::{Pull, pull_exactly};
 use crate::handoff;
 use crate::shared::Shared;
 use crate::work::{Attempt, CopyInProgress, ReplicaKey, replica_key};
@@ -346,11 +346,12 @@ async fn pull_from_any(shared: &Shared, epoch: Epoch, settle: &Settle, member: p
             length: settle.length,
             // No limit: the file cannot be used before the recovery is done.
             rate: 0,
+            raid_set: 0,
         };
         let key = (wanted.metablock, member.volume_id());
         let copy = CopyInProgress::new(source.node_id(), member.node_id(), wanted.length, Reason::Recovery);
         shared.soft().work.recovery_copies.insert(key, copy);
-        let done = pull(shared, &wanted).await;
+        let done = pull_exactly(shared, &wanted).await;
         shared.soft().work.recovery_copies.remove(&key);
         match done {
             Ok(()) => return Ok(()),

@@ -172,11 +172,11 @@ impl Cluster {
     }
 
     pub(crate) async fn fsck(&self) -> pb::FsckReply {
-        self.channel().0.call(&pb::Fsck { scrub: false, inode: 0 }, DEADLINE).await.unwrap()
+        self.channel().0.call(&pb::Fsck { scrub: false, ..Default::default() }, DEADLINE).await.unwrap()
     }
 
     pub(crate) async fn scrub(&self) -> pb::FsckReply {
-        self.channel().0.call(&pb::Fsck { scrub: true, inode: 0 }, DEADLINE).await.unwrap()
+        self.channel().0.call(&pb::Fsck { scrub: true, ..Default::default() }, DEADLINE).await.unwrap()
     }
 }
 

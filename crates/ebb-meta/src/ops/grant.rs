@@ -100,6 +100,10 @@ impl Machine {
         let (id, block) = (InodeId::new(op.inode), MetablockId::new(op.metablock));
         let inode = self.check_holder(call, id, Epoch::new(op.epoch))?;
         check_generation(id, inode, block, op.generation)?;
+        // I-63: a holder writes to an heir, and has no say where a frozen one lies.
+        if inode.file().and_then(|file| file.map.get(block)).is_some_and(|block| block.frozen.is_some()) {
+            bail!(Busy, "{block} of {id} is frozen: a write goes to its heir");
+        }
         self.check_placement(&op.members)?;
         let synced = version(op.version);
         if synced.epoch > inode.epoch {
@@ -169,8 +173,8 @@ pub(crate) fn check_generation(id: InodeId, inode: &Inode, block: MetablockId, g
         bail!(SetChanged, "the set of {block} is at generation {}, not {generation}", found.generation);
     }
     // I-65: its members are the RAID set's to change, which looks where they lie.
-    if found.frozen.is_some() {
-        bail!(Busy, "{block} is frozen: its members are moved by its RAID set alone");
+    if let Some(id) = found.frozen.and_then(|frozen| frozen.raid_set) {
+        bail!(Busy, "{block} is frozen: its members are moved by its RAID set {id} alone");
     }
     Ok(())
 }

@@ -8,7 +8,8 @@ use ebb_wire::pb;
 use crate::Machine;
 use crate::map::Metablock;
 
-/// A metablock that no RAID set has, with as many good copies as wanted, as far as the records say.
+/// A metablock that could become a slot. As a rule no RAID set has it, and it has as many copies as wanted, as far as the
+/// records say.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cold {
     /// Itself.
@@ -21,12 +22,14 @@ pub struct Cold {
     pub index: u64,
     /// Its committed version.
     pub version: Version,
-    /// Its length in bytes.
+    /// The length of its replicas in bytes. The file may show less.
     pub length: u64,
     /// When that version was committed, in seconds since 1970.
     pub committed_s: u64,
     /// Its members.
     pub members: Vec<pb::Member>,
+    /// Whether it is frozen already, so that no writer needs to be asked.
+    pub is_frozen: bool,
 }
 
 /// Which metablocks are old and long enough.
@@ -56,7 +59,7 @@ impl Machine {
             let wanted = self.wanted_copies(named.inode);
             let trimmed = file.trim.as_ref().map(|trim| trim.metablock);
             let is_due = move |block: &&Metablock| {
-                block.frozen.is_none()
+                block.frozen.is_none_or(|frozen| frozen.raid_set.is_none())
                     && block.version != Version::ZERO
                     && block.length >= due.min_len
                     && block.committed_s <= if block.length < full { due.last_s } else { due.full_s }
@@ -71,9 +74,10 @@ impl Machine {
                 directory: named.parent,
                 index: block.index,
                 version: block.version,
-                length: block.length,
+                length: block.frozen.map_or(block.length, |frozen| frozen.length),
                 committed_s: block.committed_s,
                 members: block.members.to_vec(),
+                is_frozen: block.frozen.is_some(),
             })
         })
     }

@@ -26,7 +26,7 @@ pub fn may_begin(cluster: &Cluster, member: &Member) -> bool {
         other.role == Role::Block && name != member.process.name() && !cluster.is_given_up(other)
     };
     let others = cluster.members().iter().filter(stays).count();
-    cluster.drained().is_none() && others > cluster.options().replicas as usize
+    cluster.drained().is_none() && others > cluster.options().least_block_servers()
 }
 
 /// Begins one. Returns the action that undoes it.

@@ -30,7 +30,21 @@ pub fn check(survey: &Survey) -> Vec<Violation> {
     }
     let replicas = survey.metablocks.iter().flat_map(|metablock| &metablock.replicas);
     let named: BTreeSet<&Stored> = replicas.map(|(stored, _)| stored).collect();
-    for stored in survey.stored.iter().filter(|stored| !named.contains(stored)) {
+    let mut unnamed: Vec<&Stored> = survey.stored.iter().filter(|stored| !named.contains(stored)).collect();
+    // I-69: rows and ballast are there while a RAID set names them, and go when none does.
+    for part in &survey.beside {
+        let name = format!("{:016x}", part.metablock);
+        let is_its = |stored: &&Stored| stored.path.file_name().is_some_and(|file| file.to_string_lossy() == name);
+        let found: BTreeSet<String> =
+            unnamed.iter().copied().filter(is_its).map(|stored| stored.host.clone()).collect();
+        unnamed.retain(|stored| !is_its(stored));
+        if found != part.hosts {
+            let detail =
+                format!("m{} of rs{} is on {found:?}, recorded on {:?}", part.metablock, part.raid_set, part.hosts);
+            violations.push(Violation::new("disks", detail));
+        }
+    }
+    for stored in unnamed {
         let (host, path) = (&stored.host, stored.path.display());
         violations.push(Violation::new("disks", format!("{path} on {host} is of no set: its space is leaked")));
     }
@@ -57,6 +71,7 @@ mod tests {
     use ebb_wire::pb;
 
     use super::*;
+    use crate::survey::Beside;
 
     fn stored(host: &str) -> Stored {
         Stored { host: host.to_owned(), path: "/block/volume-1/replicas/07/0000000000000007".into() }
@@ -72,7 +87,8 @@ mod tests {
         };
         let replicas: Vec<_> = ["h1", "h2"].map(|host| (stored(host), Bytes::new())).into();
         let metablock = Surveyed { inode: 2, record, wanted: 2, replicas };
-        let mut survey = Survey { metablocks: vec![metablock], stored: vec![stored("h1"), stored("h2")] };
+        let mut survey =
+            Survey { metablocks: vec![metablock], beside: Vec::new(), stored: vec![stored("h1"), stored("h2")] };
         assert_eq!(check(&survey), []);
         assert_eq!(check_drained(&survey, Some("h3")), []);
         assert_eq!(check_drained(&survey, None), []);
@@ -86,5 +102,14 @@ mod tests {
         survey.metablocks[0].replicas.pop();
         let found = check(&survey);
         assert_eq!(found.len(), 2, "one is missing, and its file is of no set: {found:?}");
+    }
+
+    #[test]
+    fn rows_and_ballast_are_where_their_raid_set_says() {
+        let row = Beside { raid_set: 4, metablock: 7, hosts: BTreeSet::from(["h1".to_owned()]) };
+        let survey = |stored: Vec<Stored>| Survey { beside: vec![row.clone()], stored, ..Survey::default() };
+        assert_eq!(check(&survey(vec![stored("h1")])), []);
+        assert_eq!(check(&survey(vec![])).len(), 1);
+        assert_eq!(check(&survey(vec![stored("h1"), stored("h2")])).len(), 1, "on one host too many");
     }
 }

@@ -157,7 +157,8 @@ fn an_accepted_loss_keeps_the_replicas_that_nodes_have() {
             assert!(status.serving && status.deletions_held && !status.safe_start, "{}", status.standing);
             let work = |client: Client| async move { Ok((read(&client, "f").await?, read(&client, "h").await?)) };
             assert_eq!(on_host(&world, &cluster, "four", work).await, Ok((b'd', b'e')), "seed {seed}");
-            let checked = cluster.operator().call(&pb::Fsck { scrub: false, inode: 0 }, PATIENCE).await.unwrap();
+            let checked =
+                cluster.operator().call(&pb::Fsck { scrub: false, ..Default::default() }, PATIENCE).await.unwrap();
             assert_eq!(checked.missing, 0, "{:?}", checked.findings);
             assert!(checked.orphaned > 0, "replicas of a lost name are kept");
             let status = status_of(&cluster).await;

@@ -1,6 +1,8 @@
 //! RAID sets in a whole cluster.
 
 mod encode;
+mod repack;
+mod swarm;
 mod thaw;
 
 use std::time::Duration;
@@ -29,8 +31,12 @@ fn content(number: u8, len: usize) -> Vec<u8> {
 struct Scene {
     cluster: PowerCluster,
     client: Client,
+    dataset: u64,
+    directory: InodeId,
     /// Files with their lengths.
     files: Vec<(InodeId, usize)>,
+    /// Their numbers, which their names and bytes come from.
+    numbers: Vec<u8>,
 }
 
 impl Scene {
@@ -51,7 +57,8 @@ impl Scene {
         };
         let root = Credentials::root();
         let made = client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
-        let directory = InodeId::new(made.dataset.unwrap().root_inode);
+        let dataset = made.dataset.unwrap();
+        let directory = InodeId::new(dataset.root_inode);
         let mut files = Vec::new();
         for number in 0..FILES {
             let len = METABLOCK - usize::from(number) * 7_777;
@@ -63,7 +70,7 @@ impl Scene {
             client.close(handle).await;
             files.push((attr.inode, len));
         }
-        Self { cluster, client, files }
+        Self { cluster, client, dataset: dataset.id, directory, files, numbers: (0..FILES).collect() }
     }
 
     async fn record(&self, file: usize) -> pb::Metablock {
@@ -79,7 +86,7 @@ impl Scene {
             for file in 0..self.files.len() {
                 metablocks.push(self.record(file).await);
             }
-            if metablocks.iter().all(|record| record.frozen.is_some()) {
+            if metablocks.iter().all(pb::Metablock::is_in_raid_set) {
                 let metablocks = metablocks.iter().map(|record| record.id).collect();
                 let query = Op::GetRaidSets(GetRaidSets { metablocks });
                 let sets = self.client.meta(&Credentials::root(), query).await.unwrap().raid_sets;
@@ -98,7 +105,8 @@ impl Scene {
         let begun = world.now();
         loop {
             let nodes = self.cluster.cluster_status().await.unwrap().nodes;
-            let found: u64 = nodes.iter().flat_map(|node| &node.volumes).map(|volume| volume.replicas).sum();
+            let live = nodes.iter().filter(|node| node.state() == pb::NodeState::NodeLive);
+            let found: u64 = live.flat_map(|node| &node.volumes).map(|volume| volume.replicas).sum();
             if found == wanted {
                 return;
             }
@@ -110,10 +118,10 @@ impl Scene {
     /// Reads every file with a client that has nothing in memory.
     async fn check(&self, name: &str) -> ebb_client::Metrics {
         let client = self.cluster.connect(name).await.unwrap();
-        for (number, (file, len)) in (0..).zip(&self.files) {
+        for (number, (file, len)) in self.numbers.iter().zip(&self.files) {
             let handle = client.open(&Credentials::root(), *file, Access::Read).await.unwrap().0;
             let found = client.read(handle, 0, METABLOCK as u32).await.unwrap();
-            assert!(found == content(number, *len), "f{number}: {} bytes", found.len());
+            assert!(found == content(*number, *len), "f{number}: {} bytes", found.len());
             client.close(handle).await;
         }
         let metrics = client.metrics();

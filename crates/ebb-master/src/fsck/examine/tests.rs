@@ -7,7 +7,7 @@ fn set(found: &[Found], wanted: usize, version: Version) -> Examined {
     let found: Vec<_> = found.iter().enumerate().map(|(at, found)| (member(at as u64 + 1), *found)).collect();
     let members = found.iter().map(|(member, _)| *member).collect();
     let record = pb::Metablock { id: 6, version: Some(version.into()), members, ..Default::default() };
-    Examined { record, wanted, unsettled: false, found }
+    Examined { record, wanted, unsettled: false, found, decodable: false }
 }
 
 #[test]
@@ -31,6 +31,16 @@ fn each_kind_of_finding_is_counted() {
         ..Default::default()
     };
     assert_eq!(reply, expected);
+}
+
+#[test]
+fn what_can_be_decoded_is_not_missing() {
+    let mut reply = pb::FsckReply::default();
+    let lost = set(&[Found::Unreachable], 1, Version::new(Epoch::new(1), 1));
+    let findings = examine(&Examined { decodable: true, ..lost.clone() }, &mut reply);
+    assert_eq!((reply.degraded, reply.unreachable), (1, 0), "{findings:?}");
+    examine(&lost, &mut reply);
+    assert_eq!((reply.degraded, reply.unreachable), (1, 1));
 }
 
 #[test]

@@ -47,6 +47,16 @@ fn raid_set(members: [&[u64]; 4]) -> pb::RaidSet {
 
 /// The step where members on these nodes are in these conditions, and all others good.
 fn step(set: &pb::RaidSet, conditions: &[(u64, Condition)], overdue: bool) -> Option<Step> {
+    step_of(set, conditions, overdue, None)
+}
+
+/// The same for a dataset that wants so many copies again.
+fn step_of(
+    set: &pb::RaidSet,
+    conditions: &[(u64, Condition)],
+    overdue: bool,
+    returns_to: Option<usize>,
+) -> Option<Step> {
     let mut view = view();
     let condition_of = |node: u64| {
         conditions.iter().find(|(other, _)| *other == node).map_or(Condition::Good, |(_, condition)| *condition)
@@ -75,6 +85,8 @@ fn step(set: &pb::RaidSet, conditions: &[(u64, Condition)], overdue: bool) -> Op
         conditions,
         is_overdue: &is_overdue,
         exclude: &[],
+        is_retired: &|_, volume| volume == VolumeId::new(102),
+        returns_to,
     })
 }
 
@@ -98,8 +110,13 @@ fn copies_leave_and_then_the_set_is_as_wanted() {
 fn a_copy_that_is_lost_before_others_leave_is_no_member_that_stays() {
     let Some(Step::Thin(stay)) = step(&raid_set(SEALED), &[(9, Condition::NodeLost)], false) else { panic!() };
     assert_eq!(stay.len(), 4);
-    // Three nodes for four slots, each on a host of its own: nothing leaves.
+    // Three nodes for four slots, each on a host of its own: nothing leaves before another copy is made.
     assert!(matches!(step(&raid_set(SEALED), &[(1, Condition::NodeLost)], false), Some(Step::Wait(_))));
+    let Some(Step::Mend(mend)) = step(&raid_set(SEALED), &[(1, Condition::NodeLost)], true) else { panic!() };
+    assert_eq!((mend.replaced, mend.source.is_some()), (member(1), true));
+    assert!((7..=9).contains(&mend.target.unwrap().node));
+    let Some(Step::Mend(mend)) = step(&raid_set(SEALED), &[(1, Condition::Damaged)], false) else { panic!() };
+    assert_eq!((mend.replaced, mend.target), (member(1), None), "it is made good where it is");
 }
 
 #[test]
@@ -141,4 +158,37 @@ fn nothing_leaves_while_a_row_is_lost() {
     let step = step(&set, &[(5, Condition::NodeLost)], true);
     let Some(Step::Mend(mend)) = step else { panic!("{step:?}") };
     assert_eq!((mend.part, mend.metablock.raw()), (Part::Row(0), 21));
+}
+
+/// Whatever else is to be done waits: a reader with an old map gets what its file has lost.
+#[test]
+fn ballast_is_retired_first() {
+    let mut set = raid_set(THIN);
+    (set.slots[0].inode, set.slots[1].inode, set.slots[2].inode) = (0, 0, 0);
+    set.slots[0].leaving = vec![member(8)];
+    let retire = |members: &[(u64, u64)]| {
+        Some(Step::Retire(
+            members.iter().map(|(metablock, node)| (MetablockId::new(*metablock), member(*node))).collect(),
+        ))
+    };
+    let lost = [(5, Condition::NodeLost)];
+    assert_eq!(step(&set, &lost, true), retire(&[(11, 1), (11, 8), (13, 3)]), "n2 has promised already");
+    let away = [(1, Condition::Unknown), (3, Condition::NodeLost)];
+    assert_eq!(step(&set, &away, false), retire(&[(11, 8)]), "the others are asked when they are back");
+}
+
+#[test]
+fn a_dataset_that_wants_copies_gets_them_and_then_its_raid_sets_end() {
+    let mut set = raid_set(THIN);
+    let step = |set: &pb::RaidSet, conditions: &[(u64, Condition)]| step_of(set, conditions, true, Some(2));
+    assert_eq!(step(&set, &[]), Some(Step::Return(MetablockId::new(11))));
+    set.slots[0].members.push(member(8));
+    assert_eq!(step(&set, &[]), Some(Step::Return(MetablockId::new(12))), "and nothing leaves");
+    set.slots[1].inode = 0;
+    assert_eq!(step(&set, &[]), Some(Step::Return(MetablockId::new(13))), "no file has the second any more");
+    let Some(Step::Mend(mend)) = step(&set, &[(4, Condition::NodeLost)]) else { panic!("a slot is lost") };
+    assert_eq!(mend.part, Part::Slot(3));
+    set.slots[2].members.push(member(8));
+    set.slots[3].members.push(member(9));
+    assert_eq!(step(&set, &[]), Some(Step::Dissolve));
 }

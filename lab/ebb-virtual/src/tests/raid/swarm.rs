@@ -1,0 +1,29 @@
+//! RAID sets under faults of all kinds, with clients that write, cut, append and remove all the while.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use crate::swarm::{self, Next};
+use crate::tests::cluster::good;
+use crate::{VirtualOptions, run};
+
+#[test]
+fn without_faults_what_is_cold_is_encoded_and_thawed_and_every_promise_is_kept() {
+    let options = VirtualOptions { fault_pause: Duration::ZERO, ..VirtualOptions::raid(2) };
+    let report = run(2, options);
+    good(&report);
+    assert!(report.thawed > 0, "{report:?}");
+}
+
+#[test]
+fn under_faults_every_promise_is_kept() {
+    let (mut thawed, mut degraded) = (0, 0);
+    swarm::run_all(0..24, NonZeroUsize::MIN, VirtualOptions::raid, |report| {
+        println!("{} {} thawed {} decoded", report.seed, report.thawed, report.degraded_reads);
+        good(&report);
+        thawed += report.thawed;
+        degraded += report.degraded_reads;
+        Next::GoOn
+    });
+    assert!(thawed > 100 && degraded > 10, "{thawed} thawed, {degraded} reads decoded");
+}
