@@ -8,7 +8,7 @@ pub(crate) mod examples;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_meta::Machine;
-use ebb_types::DatasetId;
+use ebb_types::{DatasetId, RaidSetId};
 use ebb_wire::pb;
 use imbl::OrdMap;
 
@@ -22,6 +22,34 @@ const SETS_MAX: usize = 4096;
 pub(crate) struct Holdings {
     sets: OrdMap<Vec<u64>, u64>,
     filled: OrdMap<DatasetId, u64>,
+    /// RAID sets that keep one copy of each slot. Their slots are counted in `sets`, too.
+    raid: OrdMap<RaidSetId, RaidHolding>,
+}
+
+/// A RAID set, each part on one node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct RaidHolding {
+    /// Nodes of all parts, in order.
+    pub nodes: Vec<u64>,
+    /// Parts that may be missing.
+    pub rows: usize,
+    /// Nodes of the slots that files have.
+    pub slots: Vec<u64>,
+}
+
+impl RaidHolding {
+    /// None for one with two copies, and while copies are still to go: then each slot is counted like a metablock in copies.
+    fn of(set: &pb::RaidSet) -> Option<Self> {
+        if set.slots.iter().any(|slot| slot.members.len() != 1) {
+            return None;
+        }
+        let parts = set.slots.iter().flat_map(|slot| &slot.members).chain(set.rows.iter().flat_map(|row| &row.member));
+        let mut all: Vec<u64> = parts.map(|member| member.node).collect();
+        all.sort_unstable();
+        let living = set.slots.iter().filter(|slot| slot.inode != 0);
+        let slots = living.flat_map(|slot| &slot.members).map(|member| member.node).collect();
+        Some(Self { nodes: all, rows: set.rows.len(), slots })
+    }
 }
 
 impl Holdings {
@@ -31,18 +59,38 @@ impl Holdings {
         for (dataset, _, members) in machine.placed() {
             all.add(dataset, members);
         }
+        for set in machine.raid_sets() {
+            all.on_raid_set(RaidSetId::new(set.id), Some(&set));
+        }
         all
+    }
+
+    /// Follows a change of a RAID set. `None`: it has ended.
+    pub fn on_raid_set(&mut self, id: RaidSetId, set: Option<&pb::RaidSet>) {
+        match set.and_then(RaidHolding::of) {
+            Some(holding) => self.raid.insert(id, holding),
+            None => self.raid.remove(&id),
+        };
+    }
+
+    /// RAID sets that keep one copy of each slot.
+    pub fn raid_sets(&self) -> impl Iterator<Item = &RaidHolding> {
+        self.raid.values()
+    }
+
+    /// All sets of nodes with their numbers of metablocks, without the slots of those RAID sets.
+    pub fn apart(&self) -> OrdMap<Vec<u64>, u64> {
+        let mut apart = self.sets.clone();
+        for node in self.raid.values().flat_map(|holding| &holding.slots) {
+            lower(&mut apart, &vec![*node]);
+        }
+        apart
     }
 
     /// Follows a change of a metablock's set. A new metablock has no old members, and a freed one has no new members.
     pub fn on_set_changed(&mut self, dataset: DatasetId, old: &[pb::Member], new: &[pb::Member]) {
         self.remove(dataset, old);
         self.add(dataset, new);
-    }
-
-    /// All sets of nodes, with their numbers of metablocks.
-    pub fn sets(&self) -> impl Iterator<Item = (&[u64], u64)> {
-        self.sets.iter().map(|(nodes, count)| (&nodes[..], *count))
     }
 
     /// Whether the dataset has a metablock.
@@ -80,15 +128,40 @@ impl Holdings {
             metablocks,
             ..Default::default()
         };
-        let apart = self.sets.iter().take(most).map(|(nodes, count)| message(nodes.clone(), nodes.len(), *count));
+        let sets = self.apart();
+        let apart = sets.iter().take(most).map(|(nodes, count)| message(nodes.clone(), nodes.len(), *count));
         let mut merged: BTreeMap<usize, (BTreeSet<u64>, u64)> = BTreeMap::new();
-        for (nodes, count) in self.sets.iter().skip(most) {
+        for (nodes, count) in sets.iter().skip(most) {
             let (all, sum) = merged.entry(nodes.len()).or_default();
             all.extend(nodes);
             *sum += count;
         }
         let merged = merged.into_iter().map(|(copies, (nodes, sum))| message(nodes.into_iter().collect(), copies, sum));
-        apart.chain(merged).collect()
+        apart.chain(merged).chain(self.list_raid(most)).collect()
+    }
+
+    /// RAID sets on the same nodes count as one holding. Beyond `most`, those that bear as many losses do, on all their nodes.
+    fn list_raid(&self, most: usize) -> Vec<pb::PowerHolding> {
+        let mut apart: BTreeMap<(&[u64], usize), u64> = BTreeMap::new();
+        for holding in self.raid.values() {
+            *apart.entry((&holding.nodes, holding.rows)).or_default() += holding.slots.len() as u64;
+        }
+        let message = |nodes: Vec<u64>, rows: usize, metablocks: u64| pb::PowerHolding {
+            nodes,
+            copies: rows as u64 + 1,
+            metablocks,
+            decoded: true,
+            ..Default::default()
+        };
+        let mut merged: BTreeMap<usize, (BTreeSet<u64>, u64)> = BTreeMap::new();
+        for ((nodes, rows), count) in apart.iter().skip(most) {
+            let (all, sum) = merged.entry(*rows).or_default();
+            all.extend(*nodes);
+            *sum += count;
+        }
+        let listed = apart.into_iter().take(most).map(|((nodes, rows), count)| message(nodes.to_vec(), rows, count));
+        let merged = merged.into_iter().map(|(rows, (nodes, sum))| message(nodes.into_iter().collect(), rows, sum));
+        listed.chain(merged).collect()
     }
 }
 
@@ -149,6 +222,29 @@ mod tests {
     #[should_panic(expected = "counted where it lies")]
     fn uncounted_bytes_cannot_be_taken_off() {
         put(&mut Holdings::default(), &[1], &[]);
+    }
+
+    #[test]
+    fn slots_of_a_raid_set_are_counted_with_it() {
+        let mut all = Holdings::default();
+        for nodes in [&[1][..], &[2], &[2], &[1, 2, 3]] {
+            put(&mut all, &[], nodes);
+        }
+        let member = |node| pb::Member { node, ..Default::default() };
+        let slot = |inode, node| pb::RaidSlot { inode, members: vec![member(node)], ..Default::default() };
+        let row = pb::RaidRow { member: Some(member(4)), ..Default::default() };
+        let mut set =
+            pb::RaidSet { slots: vec![slot(7, 1), slot(8, 2), slot(0, 3)], rows: vec![row], ..Default::default() };
+        all.on_raid_set(RaidSetId::new(5), Some(&set));
+        let decoded = |all: &Holdings| all.list().into_iter().filter(|held| held.decoded).collect::<Vec<_>>();
+        assert_eq!(list(&all, 9), [(vec![1, 2, 3], 3, 1), (vec![2], 1, 1), (vec![1, 2, 3, 4], 2, 2)]);
+        assert_eq!(decoded(&all).len(), 1);
+        // Copies are still to go: each slot counts by its members.
+        set.slots[0].members.push(member(9));
+        all.on_raid_set(RaidSetId::new(5), Some(&set));
+        assert_eq!(decoded(&all), []);
+        all.on_raid_set(RaidSetId::new(5), None);
+        assert_eq!(list(&all, 9), [(vec![1], 1, 1), (vec![1, 2, 3], 3, 1), (vec![2], 1, 2)]);
     }
 
     #[test]

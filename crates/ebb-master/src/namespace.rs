@@ -17,6 +17,7 @@ use crate::fence::{Fence, parents, touched};
 use crate::fewer::{Shrink, check_shrink};
 use crate::freshen::freshen;
 use crate::keep::keep;
+use crate::raid;
 use crate::room::{self, Placed, for_create, for_grant};
 use crate::shared::Shared;
 use crate::view::condition;
@@ -134,6 +135,9 @@ async fn mutate(shared: &Shared, session: SessionId, request: &pb::MetaRequest, 
     check_set(shared, op)?;
     let mut placed = room::find(shared, op, || placements(shared, session, op)).await?;
     let request = chains::complete(shared, request.clone())?;
+    if let Some(op) = request.op.as_ref().and_then(|op| op.op.as_ref()) {
+        raid::wishes::check(shared, op)?;
+    }
     let placements = std::mem::take(&mut placed.placements);
     let command = pb::ClientCommand { request: Some(request), placements };
     // `placed` lives until the command has been applied, so that its reservations count until then.

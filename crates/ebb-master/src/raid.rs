@@ -14,7 +14,9 @@ pub(crate) mod attempts;
 pub(crate) mod choose;
 pub(crate) mod keep;
 pub(crate) mod old;
+pub(crate) mod status;
 pub(crate) mod step;
+pub(crate) mod wishes;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +44,13 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             pause = pause.min((delay / 4).clamp(ROUND_MIN, ROUND_MAX));
             make_due(&shared, dataset).await;
         }
-        shared.runtime.sleep(pause).await;
+        status::forget_done(&shared);
+        let until = shared.runtime.now().after(pause);
+        // What an operator asks for does not wait for the next round.
+        while shared.runtime.now() < until && !shared.soft().encoding.is_any_encode_asked() {
+            shared.runtime.sleep(ROUND_MIN).await;
+        }
+        shared.runtime.sleep(ROUND_MIN).await;
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ebb_types::NodeId;
 use ebb_wire::pb;
 
+use crate::holdings::RaidHolding;
 use crate::shared::Shared;
 use crate::work::replica_key;
 
@@ -30,9 +31,20 @@ pub(crate) struct OutOfReach {
 
 impl OutOfReach {
     /// Counts over sets of nodes, each with its number of metablocks.
-    pub fn of<'a>(sets: impl Iterator<Item = (&'a [u64], u64)>, service: impl Fn(NodeId) -> Service) -> Self {
+    ///
+    /// Slots of RAID sets are among `raid`: while enough parts serve, all of them can be read.
+    pub fn of<'a>(
+        sets: impl Iterator<Item = (&'a [u64], u64)>,
+        raid: impl Iterator<Item = &'a RaidHolding>,
+        service: impl Fn(NodeId) -> Service,
+    ) -> Self {
         let mut counts = Self::default();
-        for (nodes, metablocks) in sets {
+        let is_broken = |holding: &&RaidHolding| {
+            let silent = holding.nodes.iter().filter(|node| service(NodeId::new(**node)) != Service::Serves);
+            silent.count() > holding.rows
+        };
+        let slots = raid.filter(is_broken).flat_map(|holding| holding.slots.chunks(1).map(|node| (node, 1)));
+        for (nodes, metablocks) in sets.chain(slots) {
             let has = |wanted| nodes.iter().any(|node| service(NodeId::new(*node)) == wanted);
             match (has(Service::Serves), has(Service::OffByPlan)) {
                 (true, _) => {}
@@ -56,7 +68,8 @@ pub(crate) fn out_of_reach(shared: &Shared) -> OutOfReach {
         };
         let services: BTreeMap<NodeId, Service> = view.nodes().map(|node| (node, service(node))).collect();
         let of = |node: NodeId| services.get(&node).copied().unwrap_or(Service::Fails);
-        OutOfReach::of(view.soft.holdings.sets(), of)
+        let (holdings, apart) = (&view.soft.holdings, view.soft.holdings.apart());
+        OutOfReach::of(apart.iter().map(|(nodes, count)| (&nodes[..], *count)), holdings.raid_sets(), of)
     })
 }
 
@@ -85,7 +98,11 @@ mod tests {
             _ => Service::Fails,
         };
         let sets: [(&[u64], u64); 5] = [(&[1, 3, 5], 10), (&[2], 1), (&[3, 4], 20), (&[3, 5], 3), (&[5, 6], 40)];
-        let counts = OutOfReach::of(sets.into_iter(), service);
+        let counts = OutOfReach::of(sets.into_iter(), std::iter::empty(), service);
         assert_eq!(counts, OutOfReach { by_plan: 23, by_failure: 40 });
+        let raid = |nodes: &[u64]| RaidHolding { nodes: nodes.to_vec(), rows: 1, slots: nodes[..2].to_vec() };
+        let raid = [raid(&[1, 5, 2]), raid(&[1, 5, 3])];
+        let counts = OutOfReach::of(std::iter::empty(), raid.iter(), service);
+        assert_eq!(counts, OutOfReach { by_plan: 0, by_failure: 1 }, "one of three may be silent");
     }
 }

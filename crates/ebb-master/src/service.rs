@@ -25,8 +25,8 @@ use crate::soft::Soft;
 use crate::standing::{self, Standings};
 use crate::vouched::BELIEF;
 use crate::{
-    accept, acquire, admin, deletes, fsck, handoff, namespace, nodes, poll, power, recovery, removal, room, upkeep,
-    vigil,
+    accept, acquire, admin, deletes, fsck, handoff, namespace, nodes, poll, power, raid, recovery, removal, room,
+    upkeep, vigil,
 };
 
 /// Part of a caller's deadline that is kept, so that a refusal with its reason arrives before the caller's time-out.
@@ -289,6 +289,9 @@ impl Front {
             Method::Fsck => fsck::fsck(shared, &request.decode()?, deadline).await.map(|reply| Answer::new(&reply)),
             Method::Locate => admin::locate(shared, &request.decode()?).await.map(|reply| Answer::new(&reply)),
             Method::ExplainCopies => why::explain(shared, &request.decode()?).map(|reply| Answer::new(&reply)),
+            Method::RaidStatus => raid::status::status(shared, &request.decode()?).map(|reply| Answer::new(&reply)),
+            Method::DescribeRaidSets => Ok(Answer::new(&raid::status::describe(shared, &request.decode()?))),
+            Method::RaidWork => raid::status::work(shared, &request.decode()?).map(|reply| Answer::new(&reply)),
             Method::DescribeDataset => chains::describe(shared, &request.decode()?).map(|reply| Answer::new(&reply)),
             other => not_here(other),
         }

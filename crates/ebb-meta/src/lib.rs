@@ -88,5 +88,6 @@ pub use paths::Named;
 pub use permission::{EXECUTE, READ, WRITE};
 pub use query::{METABLOCKS_PER_REPLY, READ_DIR_LIMIT_MAX};
 pub use raid::cold::{Cold, Due};
+pub use raid::tally::RaidTally;
 pub use session::REQUEST_WINDOW;
 pub use trash::ExpiredName;

@@ -115,6 +115,7 @@ pub fn holding(message: &pb::PowerHolding) -> Holding {
         },
         metablocks: message.metablocks,
         example: message.example.clone(),
+        decoded: message.decoded,
     }
 }
 
@@ -125,6 +126,7 @@ pub(crate) fn to_message(holding: &Holding) -> pb::PowerHolding {
         copies: holding.copies as u64,
         metablocks: holding.metablocks,
         example: holding.example.clone(),
+        decoded: holding.decoded,
     }
 }
 

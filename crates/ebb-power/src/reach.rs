@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use ebb_types::{NodeId, Result, bail, counted};
 
-use crate::plan::PowerPlan;
+use crate::plan::{Duty, PowerPlan};
 
-/// Metablocks with replicas on the same nodes, or on some of the same nodes.
+/// Metablocks with replicas on the same nodes, or on some of the same nodes; or those of a RAID set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holding {
     /// Nodes with a current replica; guest replicas count.
@@ -17,13 +17,16 @@ pub struct Holding {
     pub metablocks: u64,
     /// Name of one of their files, for people; empty if it was not looked up.
     pub example: String,
+    /// Whether they are slots of a RAID set. Then the nodes are those of all its parts, and something cannot be read without
+    /// so many of them as `copies` says. Who decodes needs the others together, so a node that blinks helps nobody else.
+    pub decoded: bool,
 }
 
 impl Holding {
     /// Whether both describe the same metablocks.
     #[must_use]
     pub fn lies_like(&self, other: &Self) -> bool {
-        (&self.nodes, self.copies) == (&other.nodes, other.copies)
+        (&self.nodes, self.copies, self.decoded) == (&other.nodes, other.copies, other.decoded)
     }
 }
 
@@ -46,10 +49,16 @@ pub fn at_stake<'a>(plan: &PowerPlan, holdings: &'a [Holding], dead: &BTreeSet<N
     let reachable = |node: &NodeId| {
         plan.nodes.get(node).is_none_or(|plan_of| plan_of.is_reachable(plan.interval_ms, plan.guard_ms))
     };
+    let blinks = |node: &NodeId| plan.nodes.get(node).is_some_and(|plan_of| plan_of.duty != Duty::On);
     let is_lost = |holding: &&Holding| {
         let (gone, living): (Vec<_>, Vec<_>) = holding.nodes.iter().partition(|node| dead.contains(node));
-        let dark = living.into_iter().filter(|node| !reachable(node)).count();
-        dark > 0 && gone.len() + dark >= holding.copies
+        let dark = living.iter().filter(|node| !reachable(node)).count();
+        let unsteady = living.iter().filter(|node| blinks(node)).count();
+        match holding.decoded {
+            // What is on a node that is reached is read there. The rest is decoded of nodes that are on together.
+            true => gone.len() + dark > 0 && unsteady > 0 && gone.len() + unsteady >= holding.copies,
+            false => dark > 0 && gone.len() + dark >= holding.copies,
+        }
     };
     holdings.iter().filter(is_lost).collect()
 }

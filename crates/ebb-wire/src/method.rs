@@ -87,6 +87,12 @@ methods! {
     ExplainCopies = 25, ExplainCopiesReply;
     /// An empty node leaves.
     RemoveNode = 26, Empty;
+    /// What is encoded, and what waits.
+    RaidStatus = 27, RaidStatusReply;
+    /// RAID sets with the state of their parts.
+    DescribeRaidSets = 28, DescribeRaidSetsReply;
+    /// Encode or repack now.
+    RaidWork = 29, RaidWorkReply;
 
     // Master: nodes and masters.
     /// A node starts.

@@ -13,7 +13,7 @@ use ebb_types::{Result, err};
 
 use crate::cluster::{down, status, up};
 use crate::examples::EXAMPLES;
-use crate::{dataset, fs, fsck, job, node, power, role};
+use crate::{dataset, fs, fsck, job, node, power, raid, role};
 
 /// The program with the experiments and the planners.
 const LAB: &str = "ebb-lab";
@@ -52,6 +52,9 @@ enum Command {
     /// Create, change and show datasets: directory trees with their own layout, copies and sizes.
     #[command(subcommand)]
     Dataset(dataset::DatasetCommand),
+    /// Show RAID sets, and encode or repack now.
+    #[command(subcommand)]
+    Raid(raid::RaidCommand),
     /// Set the power supply and the power policy, and show which nodes sleep.
     #[command(subcommand)]
     Power(power::PowerCommand),
@@ -206,6 +209,7 @@ impl Cli {
             }
             Command::Fs(command) => waiting::run(&context, fs::run(&context, command)).await.map(Verdict::from),
             Command::Dataset(command) => waiting::run(&context, dataset::run(&context, command)).await.map(verdict),
+            Command::Raid(command) => waiting::run(&context, raid::run(&context, command)).await.map(verdict),
             Command::Power(command) => waiting::run(&context, power::run(&context, command)).await.map(verdict),
             Command::Node(command) => waiting::run(&context, node::run(&context, command)).await.map(Verdict::from),
             Command::Fsck(args) => waiting::run(&context, fsck::run(&context, args)).await,

@@ -1,16 +1,19 @@
 //! `ebb dataset`.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use ebb_cli::explain::explain;
 use ebb_cli::output::{Table, counted, human_bytes};
 use ebb_cli::path::EbbPath;
-use ebb_cli::units::{ByteSize, Percent};
+use ebb_cli::units::{ByteSize, Percent, Span};
 use ebb_cli::values::one_of;
 use ebb_cli::{Context, admin};
 use ebb_types::{
-    Geometry, HostName, InodeId, NodeId, Prefetch, ReadRule, Result, bail, log_copies, may_lose_by_one_failure,
-    min_copies,
+    Encode, Geometry, HostName, InodeId, NodeId, Prefetch, RaidCode, ReadRule, Redundancy, Result, bail, log_copies,
+    may_lose_by_one_failure, min_copies,
 };
 use ebb_wire::pb;
 use serde_json::json;
@@ -115,6 +118,31 @@ pub struct CreateArgs {
     /// hold one copy of their data.
     #[arg(long, value_name = "N", default_value_t = 0)]
     priority: u32,
+    /// How cold data are kept: `copies`; `raid5`, two copies and a check metablock for eight; `raid6`, which is 8+2; or K+M,
+    /// M check metablocks for K. Data are written in --replicas copies, which go when the data are encoded.
+    #[arg(long, value_name = "SCHEME", default_value = "copies")]
+    redundancy: Redundancy,
+    #[command(flatten)]
+    encoding: EncodingArgs,
+}
+
+#[derive(Debug, Args)]
+struct EncodingArgs {
+    /// When cold data are encoded [default: background].
+    #[arg(long, value_parser = encodes())]
+    encode: Option<Encode>,
+    /// Age at which data are encoded in the background, such as 24h [default: 24h]. Until then copies serve as a cache.
+    #[arg(long, value_name = "TIME")]
+    delay: Option<Span>,
+    /// Refuse a redundancy that does not survive the loss of a rack of this cluster.
+    #[arg(long, value_name = "DOMAIN")]
+    survive: Option<SurviveArg>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum SurviveArg {
+    /// All nodes of one rack.
+    Rack,
 }
 
 #[derive(Debug, Args)]
@@ -169,6 +197,12 @@ pub struct SetArgs {
     /// Priority of the share: see `ebb dataset create`. Without a share there is none.
     #[arg(long, value_name = "N")]
     priority: Option<u32>,
+    /// How cold data are kept from now on: see `ebb dataset create`. With `copies`, what is encoded leads back to copies, in
+    /// the background.
+    #[arg(long, value_name = "SCHEME")]
+    redundancy: Option<Redundancy>,
+    #[command(flatten)]
+    encoding: EncodingArgs,
 }
 
 #[derive(Debug, Args)]
@@ -202,6 +236,49 @@ enum ReplicationArg {
     Pipeline,
     /// The writer sends the write to all replicas.
     SingleSource,
+}
+
+fn encodes() -> impl TypedValueParser<Value = Encode> {
+    one_of(Encode::ALL.map(Encode::name))
+}
+
+/// The delay in milliseconds.
+fn delay_ms(delay: Span) -> Result<u64> {
+    match u64::try_from(delay.0.as_millis()) {
+        Ok(ms) if ms > 0 => Ok(ms),
+        _ => bail!(Invalid, "--delay: at least 1ms; `--encode immediate` has none"),
+    }
+}
+
+fn code_message(redundancy: Redundancy) -> pb::RaidCode {
+    let code = redundancy.to_raw();
+    pb::RaidCode { copies: code.copies, slots: code.slots, rows: code.rows }
+}
+
+/// The redundancy of a dataset.
+pub(crate) fn redundancy_of(dataset: &pb::Dataset) -> Redundancy {
+    let raw = RaidCode { copies: dataset.raid_copies, slots: dataset.raid_slots, rows: dataset.raid_rows };
+    Redundancy::from_raw(raw).unwrap_or_default()
+}
+
+/// What follows from a redundancy here, and is better known before data are written.
+fn warn_of_redundancy(context: &Context, client: &ebb_client::Client, dataset: &pb::Dataset) {
+    let redundancy = redundancy_of(dataset);
+    let Some(code) = redundancy.code() else { return };
+    let hosts = client.nodes().into_iter().map(|node| node.host).collect::<BTreeSet<_>>().len();
+    let least = code.least_nodes_to_heal() as usize;
+    if hosts < least {
+        context.output.warn(&format!(
+            "warning: {code} needs {least} hosts to make again what a lost one had, and there are {hosts}: until one more is there, a \
+             lost node's data are decoded at each read"
+        ));
+    }
+    context.output.say(&format!(
+        "cold data are kept as {code}: {:.2} bytes for each byte, any {} may be lost; a first overwrite of encoded data copies a whole \
+         metablock",
+        code.stored_per_user_byte(),
+        counted(u64::from(code.tolerates()), "node")
+    ));
 }
 
 fn read_rules() -> impl TypedValueParser<Value = ReadRule> {
@@ -239,6 +316,7 @@ async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs
     let Ok(path) = String::from_utf8(args.path.as_bytes().to_vec()) else {
         bail!(Invalid, "{}: the path of a dataset must be UTF-8, for it stands in lists and settings", args.path);
     };
+    let code = args.redundancy.to_raw();
     let dataset = pb::Dataset {
         id: 0,
         path,
@@ -260,13 +338,20 @@ async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs
         log_copies: args.log_copies.unwrap_or(0),
         share: args.share,
         priority: args.priority,
+        raid_copies: code.copies,
+        raid_slots: code.slots,
+        raid_rows: code.rows,
+        encode: args.encoding.encode.map_or(0, Encode::to_raw),
+        delay_ms: args.encoding.delay.map(delay_ms).transpose()?.unwrap_or(0),
         ..Default::default()
     };
-    let op = pb::meta_op::Op::CreateDataset(pb::meta_op::CreateDataset { dataset: Some(dataset) });
+    let survive_rack = args.encoding.survive.is_some();
+    let op = pb::meta_op::Op::CreateDataset(pb::meta_op::CreateDataset { dataset: Some(dataset), survive_rack });
     let reply = client.meta(&admin::credentials(), op).await?;
     let dataset = reply.dataset.unwrap_or_default();
     context.output.answer(&format!("dataset {} made", dataset.path), &to_json(&dataset));
     warn_of_one(context, &dataset);
+    warn_of_redundancy(context, client, &dataset);
     Ok(())
 }
 
@@ -352,15 +437,15 @@ async fn set(context: &Context, client: &ebb_client::Client, args: SetArgs) -> R
         share: args.share,
         priority: args.priority,
         placement,
-        // No option of the command: nothing encodes yet.
-        raid: None,
-        encode: None,
-        delay_ms: None,
+        raid: args.redundancy.map(code_message),
+        encode: args.encoding.encode.map(Encode::to_raw),
+        delay_ms: args.encoding.delay.map(delay_ms).transpose()?,
+        survive_rack: args.encoding.survive.is_some(),
     };
     if set == pb::meta_op::SetDataset::default() {
         bail!(
             Invalid,
-            "nothing to set: give --quota, --inodes, --layout, --replicas, --min-copies, --log-copies, --extra-share, --prefetch, --read-rule, --share, --priority, --trash, or several of them"
+            "nothing to set: give --quota, --inodes, --layout, --replicas, --min-copies, --log-copies, --extra-share, --prefetch, --read-rule, --share, --priority, --trash, --redundancy, --encode, --delay, or several of them"
         );
     }
     let dataset = find(client, &args.path).await?;
@@ -380,6 +465,9 @@ async fn set(context: &Context, client: &ebb_client::Client, args: SetArgs) -> R
     }
     if args.min_copies.is_some() {
         warn_of_one(context, &dataset);
+    }
+    if args.redundancy.is_some() {
+        warn_of_redundancy(context, client, &dataset);
     }
     Ok(())
 }
@@ -431,6 +519,8 @@ fn to_json(dataset: &pb::Dataset) -> serde_json::Value {
         "min_copies": min_copies(dataset.min_copies, dataset.replicas),
         "log_copies": log_copies(dataset.log_copies, dataset.min_copies),
         "share": dataset.share, "priority": dataset.priority,
+        "redundancy": redundancy_of(dataset).to_string(),
+        "encode": Encode::from_raw(dataset.encode).unwrap_or_default().to_string(), "delay_ms": dataset.delay_ms,
         "trash_s": dataset.trash_seconds, "used_bytes": dataset.used_bytes, "used_inodes": dataset.used_inodes,
     })
 }
@@ -443,7 +533,7 @@ fn settings(dataset: &pb::Dataset) -> String {
         (_, active) => format!("; {} set by an operator", counted(active.into(), "active node")),
     };
     format!(
-        "prefetch {}; read rule {}; writes need {} of {}, or {} logs while members sleep; extra copies may take {}; trash {}; {}{active}",
+        "prefetch {}; read rule {}; writes need {} of {}, or {} logs while members sleep; extra copies may take {}; trash {}; {}; {}{active}",
         Prefetch::from_raw(dataset.prefetch).unwrap_or_default(),
         ReadRule::from_raw(dataset.read_rule).unwrap_or_default(),
         min_copies(dataset.min_copies, dataset.replicas),
@@ -452,7 +542,23 @@ fn settings(dataset: &pb::Dataset) -> String {
         Percent(dataset.extra_share_percent),
         KeptFor(dataset.trash_seconds),
         share(dataset),
+        cold(dataset),
     )
+}
+
+/// How cold data are kept, in words.
+fn cold(dataset: &pb::Dataset) -> String {
+    let encode = Encode::from_raw(dataset.encode).unwrap_or_default();
+    match (redundancy_of(dataset), encode) {
+        (Redundancy::Copies, _) => "cold data stay in copies".to_owned(),
+        (raid, Encode::Background) if dataset.delay_ms > 0 => {
+            let delay = humantime::format_duration(Duration::from_millis(dataset.delay_ms));
+            format!("cold data as {raid} after {delay}")
+        }
+        (raid, Encode::Background) => format!("cold data as {raid} after a day"),
+        (raid, Encode::Immediate) => format!("data as {raid} as soon as they are written"),
+        (raid, Encode::Off) => format!("nothing more is encoded as {raid}"),
+    }
 }
 
 /// The datasets with a share, and the nodes that serve them alone.

@@ -86,6 +86,7 @@ pub const EXAMPLES: &[Examples] = &[
         "dataset create",
         &[
             ("ebb dataset create /s --replicas 2 --layout striped", "two copies, round-robin over all disks"),
+            ("ebb dataset create /cold --redundancy raid6", "cold data as 8+2: 1.25 bytes for each byte"),
             ("ebb dataset create /eq --layout equal-work --primaries 2", "any number of nodes shares a read equally"),
         ],
     ),
@@ -93,11 +94,23 @@ pub const EXAMPLES: &[Examples] = &[
         "dataset set",
         &[
             ("ebb dataset set /s --quota 2TiB", "a limit of the bytes"),
+            ("ebb dataset set /s --redundancy 4+2 --delay 7d", "trade copies for check metablocks after a week"),
             ("ebb dataset set /s --read-rule nearest --prefetch 25%", "how it is read"),
         ],
     ),
     ("dataset set-active", &[("ebb dataset set-active /eq 4", "read from four nodes, whatever more power there is")]),
     ("dataset show", &[("ebb dataset show /eq", "settings, and how the data lie on the nodes")]),
+    ("raid status", &[("ebb raid status", "what is encoded, and what waits")]),
+    (
+        "raid list",
+        &[
+            ("ebb raid list", "all RAID sets"),
+            ("ebb raid list --troubled /cold", "those of a tree that have lost a part"),
+        ],
+    ),
+    ("raid show", &[("ebb raid show 1234", "slots and rows of one, with their nodes")]),
+    ("raid encode", &[("ebb raid encode /cold/2025", "now, whatever their age")]),
+    ("raid repack", &[("ebb raid repack /cold", "give back the room of removed files")]),
     ("dataset list", &[("ebb dataset list", "layout, copies and use of each")]),
     (
         "dataset rm",
@@ -139,6 +152,7 @@ pub const EXAMPLES: &[Examples] = &[
         "fsck",
         &[
             ("ebb fsck", "compare the map with the replicas"),
+            ("ebb fsck --parity", "compare the rows of all RAID sets with their slots"),
             ("ebb fsck --scrub /data", "read and verify every byte of a tree"),
         ],
     ),

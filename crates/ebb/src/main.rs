@@ -16,6 +16,7 @@ mod fsck;
 mod job;
 mod node;
 mod power;
+mod raid;
 mod role;
 
 use std::process::ExitCode;

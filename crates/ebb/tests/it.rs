@@ -63,6 +63,8 @@ mod programs;
 mod promises;
 #[path = "it/proxies.rs"]
 mod proxies;
+#[path = "it/raid.rs"]
+mod raid;
 #[path = "it/removal.rs"]
 mod removal;
 #[path = "it/returns.rs"]

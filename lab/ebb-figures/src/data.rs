@@ -48,7 +48,7 @@ impl TestFiles {
             replication: "pipeline".to_owned(),
             ..Default::default()
         };
-        client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
+        client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset), ..Default::default() })).await?;
         let mut data = Data { handles: Vec::new(), block_bytes: BLOCK, blocks_per_file: BLOCKS_PER_FILE };
         for file in 0..self.count {
             let name = name_of(file);

@@ -225,7 +225,7 @@ impl Testbed {
             replication: "pipeline".to_owned(),
             ..settings
         };
-        client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
+        client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset), ..Default::default() })).await?;
         Ok(made.inode)
     }
 

@@ -74,7 +74,10 @@ async fn make_dir(client: &Client, parent: InodeId, name: &str) -> Result<InodeI
 }
 
 async fn make_dataset(client: &Client, dataset: pb::Dataset) -> Result<()> {
-    client.meta(&Credentials::root(), Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.map(drop)
+    client
+        .meta(&Credentials::root(), Op::CreateDataset(CreateDataset { dataset: Some(dataset), ..Default::default() }))
+        .await
+        .map(drop)
 }
 
 /// Whether any dataset has more than its quota allows. Source: "write" in `docs/semantics.md`.

@@ -148,8 +148,13 @@ impl VirtualOptions {
             block_servers: (slots + rows) as usize + dice.between(1, 2) as usize,
             raid: Some((slots, rows)),
             raid_delay: Duration::from_millis(*dice.pick(&[500, 2_000, 6_000])),
-            // Files are left alone for long enough to be cold, and are used again.
+            // Files of one dataset are left alone for long enough to be cold, and are used again.
+            own: Vec::new(),
+            clients: dice.between(3, 5) as usize,
+            workers_per_client: 2,
             work_pause_max: Duration::from_millis(*dice.pick(&[500, 1_500, 4_000])),
+            // A master that is just back encodes nothing before it has heard everybody.
+            fault_pause: Duration::from_millis(*dice.pick(&[800, 2_000, 6_000])),
             chaos: dice.span_between(Duration::from_secs(60), Duration::from_secs(120)),
             rest_max: Duration::from_secs(900),
             ..drawn

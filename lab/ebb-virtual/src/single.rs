@@ -243,7 +243,7 @@ async fn set_up(client: &Client, options: &SingleOptions) -> Result<InodeId> {
         replication: if options.single_source { "single-source" } else { "pipeline" }.to_owned(),
         ..Default::default()
     };
-    client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
+    client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset), ..Default::default() })).await?;
     let directory = client.resolve(&root, b"/d").await?.inode;
     let access = ebb_client::Access::ReadWrite;
     let made = client.create(&root, NewFile::exclusive(directory, work::SHARED.as_bytes(), access)).await?;

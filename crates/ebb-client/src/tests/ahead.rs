@@ -19,7 +19,10 @@ const SIZE: u64 = 64 * BLOCK;
 async fn file(client: &Client) -> (InodeId, u64) {
     client.make_dir(&root(), NewName { parent: InodeId::ROOT, name: b"d", mode: 0o755, umask: 0 }).await.unwrap();
     let dataset = pb::Dataset { path: "/d".into(), block_size: BLOCK, metablock_size: SIZE, ..Default::default() };
-    let made = client.meta(&root(), Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
+    let made = client
+        .meta(&root(), Op::CreateDataset(CreateDataset { dataset: Some(dataset), ..Default::default() }))
+        .await
+        .unwrap();
     let dataset = made.dataset.unwrap();
     let (handle, inode) = create(client, InodeId::new(dataset.root_inode), "f").await;
     let whole = pattern(1, SIZE as usize);

@@ -236,7 +236,10 @@ impl Cluster {
         };
         let make = MakeDir { parent: 1, name: b"small".to_vec(), mode: 0o755, umask: 0 };
         let _ = client.meta(&root(), Op::MakeDir(make)).await;
-        client.meta(&root(), Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
+        client
+            .meta(&root(), Op::CreateDataset(CreateDataset { dataset: Some(dataset), ..Default::default() }))
+            .await
+            .unwrap();
         client.resolve(&root(), b"/small").await.unwrap().inode
     }
 }

@@ -41,9 +41,10 @@ impl Outgoing {
         let Content { kind, offset, length, data, staged } = content;
         let end = offset + length;
         let length_after = match kind {
-            pb::WriteKind::WriteData | pb::WriteKind::WriteZero => length_before.max(end),
+            pb::WriteKind::WriteData => length_before.max(end),
             pb::WriteKind::WriteTruncate => offset,
-            pb::WriteKind::WritePunch | pb::WriteKind::WriteAllocate => length_before,
+            // As a store has it: what was not written reads as zero, so zeros behind the end write nothing.
+            pb::WriteKind::WritePunch | pb::WriteKind::WriteZero | pb::WriteKind::WriteAllocate => length_before,
         };
         let (fetched, checksums) = (OnceLock::new(), OnceLock::new());
         Self { version, predecessor, kind, offset, length, data, staged, fetched, length_after, checksums }

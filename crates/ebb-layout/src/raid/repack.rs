@@ -20,6 +20,8 @@ pub struct OldSet {
     pub id: RaidSetId,
     /// Its slots, but for empty ones.
     pub slots: Vec<OldSlot>,
+    /// Whether an operator wants no ballast in it.
+    pub asked: bool,
 }
 
 /// A slot of a recorded RAID set.
@@ -75,6 +77,8 @@ pub enum RepackReason {
     HalfDead,
     /// A quarter of its slots are dead, and there is little room.
     QuarterDead,
+    /// A slot is dead, and an operator asked.
+    Asked,
 }
 
 impl fmt::Display for RepackReason {
@@ -83,6 +87,7 @@ impl fmt::Display for RepackReason {
             Self::LostBallast => "ballast is lost",
             Self::HalfDead => "half of the slots are dead",
             Self::QuarterDead => "a quarter of the slots are dead, and there is little room",
+            Self::Asked => "an operator asked",
         })
     }
 }
@@ -101,6 +106,8 @@ pub fn choose_repack(old: &OldSet, copies: u32, room: Room) -> Option<RepackReas
         Some(RepackReason::HalfDead)
     } else if dead * 4 >= all && room == Room::Tight {
         Some(RepackReason::QuarterDead)
+    } else if dead > 0 && old.asked {
+        Some(RepackReason::Asked)
     } else {
         None
     }
@@ -167,7 +174,7 @@ mod tests {
         let live = std::iter::repeat_n(slot(SlotLife::Live, 1), live);
         let dead = std::iter::repeat_n(slot(SlotLife::Dead, 1), dead);
         let lost = std::iter::repeat_n(slot(SlotLife::Dead, 0), lost);
-        OldSet { id: RaidSetId::new(1), slots: live.chain(dead).chain(lost).collect() }
+        OldSet { id: RaidSetId::new(1), slots: live.chain(dead).chain(lost).collect(), asked: false }
     }
 
     #[test]
@@ -180,6 +187,8 @@ mod tests {
         assert_eq!(of(5, 3, 0), [None, Some(RepackReason::QuarterDead)]);
         assert_eq!(of(4, 4, 0), [Some(RepackReason::HalfDead); 2]);
         assert_eq!(of(7, 0, 1), [Some(RepackReason::LostBallast); 2]);
+        let asked = |live, dead| choose_repack(&OldSet { asked: true, ..old(live, dead, 0) }, 1, Room::Ample);
+        assert_eq!((asked(7, 1), asked(8, 0)), (Some(RepackReason::Asked), None));
         assert_eq!(of(0, 7, 1), [None, None], "it is freed");
         assert_eq!(of(2, 1, 0), [None, Some(RepackReason::QuarterDead)], "empty slots are no dead ones");
     }

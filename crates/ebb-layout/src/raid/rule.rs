@@ -69,6 +69,13 @@ impl RaidRule {
         self.spread
     }
 
+    /// The same rule where racks do not count: for a member that finds no node otherwise.
+    #[must_use]
+    pub fn on_any_racks(&self) -> Self {
+        let spread = SpreadRule { racks: Racks::TooFew, ..self.spread };
+        Self { spread, ..self.clone() }
+    }
+
     /// The chain, if slots stay with its primaries.
     pub(super) fn primaries(&self) -> Option<&ChainView> {
         self.chain.as_deref().filter(|_| self.layout.has_primaries())

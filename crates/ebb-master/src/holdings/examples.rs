@@ -42,7 +42,8 @@ pub(crate) async fn find(
     // The search for names needs half of the time.
     let half = shared.runtime.now().after(until.since(shared.runtime.now()) / 2);
     let mut pace = Pace { shared, until: half, looked: 0 };
-    let apart: BTreeSet<&[u64]> = holdings.iter().filter(|held| !is_merged(held)).map(|held| &held.nodes[..]).collect();
+    let apart: BTreeSet<&[u64]> =
+        holdings.iter().filter(|held| !held.decoded && !is_merged(held)).map(|held| &held.nodes[..]).collect();
     let mut searches: Vec<Search<'_>> =
         wanted.iter().map(|of| Search { of, apart: &apart, files: Vec::new() }).collect();
     for (_, inode, members) in machine.placed() {
@@ -65,7 +66,8 @@ pub(crate) async fn find(
     }
     let found: Vec<Option<String>> = searches.iter().map(|search| search.path(&paths).cloned()).collect();
     for (wanted, path) in wanted.iter().zip(found) {
-        let is_it = |held: &&mut pb::PowerHolding| (&held.nodes, held.copies) == (&wanted.nodes, wanted.copies);
+        let key = |held: &pb::PowerHolding| (held.nodes.clone(), held.copies, held.decoded);
+        let is_it = |held: &&mut pb::PowerHolding| key(held) == key(wanted);
         if let Some(held) = holdings.iter_mut().find(is_it) {
             held.example = path.unwrap_or_default();
         }
@@ -97,7 +99,9 @@ impl Search<'_> {
             return;
         }
         let nodes = nodes(members);
-        if nodes.len() as u64 == self.of.copies && !(is_merged(self.of) && self.apart.contains(&nodes[..])) {
+        // A slot of a RAID set has one copy, on one of its nodes.
+        let (copies, is_merged) = if self.of.decoded { (1, false) } else { (self.of.copies, is_merged(self.of)) };
+        if nodes.len() as u64 == copies && !(is_merged && self.apart.contains(&nodes[..])) {
             self.files.push(inode);
         }
     }

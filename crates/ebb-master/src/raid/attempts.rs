@@ -6,6 +6,8 @@ use std::time::Duration;
 use ebb_runtime::Moment;
 use ebb_types::{Epoch, InodeId, MetablockId, NodeId, RaidSetId, VolumeId};
 
+use ebb_wire::pb;
+
 use crate::options::Options;
 
 /// Most files in the table of those that are left alone. Further ones are asked again at once.
@@ -43,6 +45,8 @@ pub(crate) struct Encoding {
     kept: BTreeSet<RaidSetId>,
     /// Nodes that keep frozen replicas. One of an earlier release does not say so.
     knowing: BTreeSet<NodeId>,
+    /// Files that an operator wants encoded, or without ballast beside them, whatever their age.
+    asked: [BTreeSet<InodeId>; 2],
     /// Ballast that has promised to serve decoding alone, as far as is known.
     retired: BTreeSet<(MetablockId, VolumeId)>,
 }
@@ -70,6 +74,11 @@ impl Encoding {
     /// Whether a node encodes already.
     pub(crate) fn is_encoding(&self, node: NodeId) -> bool {
         self.running.values().any(|attempt| attempt.node == node)
+    }
+
+    /// Nodes that encode.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.running.values().map(|attempt| attempt.node)
     }
 
     /// Whether an attempt has a metablock as a slot.
@@ -121,6 +130,36 @@ impl Encoding {
     /// Number of steps under way.
     pub(crate) fn kept_count(&self) -> usize {
         self.kept.len()
+    }
+
+    /// An operator wants these files encoded now, or repacked.
+    pub(crate) fn ask_for(&mut self, kind: pb::raid_work::Kind, files: impl Iterator<Item = InodeId>) {
+        let room = FILES_MAX.saturating_sub(self.asked[kind as usize].len());
+        for inode in files.take(room) {
+            self.asked[kind as usize].insert(inode);
+            // Whoever asks does not want to wait for an earlier failure.
+            self.alone.remove(&inode);
+        }
+    }
+
+    /// Whether an operator wants a file encoded now.
+    pub(crate) fn is_encode_asked(&self, inode: InodeId) -> bool {
+        self.asked[pb::raid_work::Kind::RaidEncode as usize].contains(&inode)
+    }
+
+    /// Whether an operator wants any.
+    pub(crate) fn is_any_encode_asked(&self) -> bool {
+        !self.asked[pb::raid_work::Kind::RaidEncode as usize].is_empty()
+    }
+
+    /// Whether an operator wants no ballast beside one of these files.
+    pub(crate) fn is_repack_asked(&self, mut files: impl Iterator<Item = InodeId>) -> bool {
+        files.any(|inode| self.asked[pb::raid_work::Kind::RaidRepack as usize].contains(&inode))
+    }
+
+    /// A file is as an operator wanted it, or gone.
+    pub(crate) fn forget_asked(&mut self, kind: pb::raid_work::Kind, is_left: impl Fn(InodeId) -> bool) {
+        self.asked[kind as usize].retain(|inode| is_left(*inode));
     }
 
     /// A member of ballast has promised to serve decoding alone.

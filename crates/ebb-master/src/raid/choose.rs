@@ -47,6 +47,14 @@ pub(crate) fn code_of(dataset: &pb::Dataset) -> Option<(RaidCode, Duration)> {
     Some((code, delay))
 }
 
+/// How old a full metablock is when it is due, and the last one of a file, to which more may be appended.
+pub(crate) fn spans_of(dataset: &pb::Dataset, delay: Duration) -> (Duration, Duration) {
+    match Encode::from_raw(dataset.encode) {
+        Some(Encode::Immediate) => (AT_ONCE_FULL, AT_ONCE_LAST),
+        _ => (delay, delay),
+    }
+}
+
 /// Facts for one choice.
 struct Facts {
     machine: Machine,
@@ -87,10 +95,9 @@ fn room_of(view: &View) -> Room {
 
 fn choose_among(shared: &Shared, id: DatasetId, facts: &Facts) -> Option<Batch> {
     let Facts { machine, view, chain, dataset, code, delay, now_s, room } = facts;
-    let (full, last) = match Encode::from_raw(dataset.encode) {
-        Some(Encode::Immediate) => (AT_ONCE_FULL, AT_ONCE_LAST),
-        _ if *room == Room::Tight => (AT_ONCE_FULL.min(*delay), AT_ONCE_LAST.min(*delay)),
-        _ => (*delay, *delay),
+    let (full, last) = match spans_of(dataset, *delay) {
+        (full, last) if *room == Room::Tight => (AT_ONCE_FULL.min(full), AT_ONCE_LAST.min(last)),
+        spans => spans,
     };
     let due = Due {
         min_len: least_len_bytes(dataset.metablock_size),
@@ -106,10 +113,21 @@ fn choose_among(shared: &Shared, id: DatasetId, facts: &Facts) -> Option<Batch> 
                 && !soft.encoding.is_a_slot(cold.metablock)
                 && !soft.work.copies.contains_key(&cold.metablock)
         };
-        let all = machine.cold_metablocks(id, due).filter(is_free).take(CANDIDATES_MAX);
+        let is_asked = |inode| soft.encoding.is_encode_asked(inode);
+        let all = machine.cold_metablocks(id, due, is_asked).filter(is_free).take(CANDIDATES_MAX);
         all.map(|cold| (cold.metablock, cold)).collect()
     };
-    let candidates: Vec<Candidate> = cold.values().map(|cold| to_candidate(cold, *now_s, *delay)).collect();
+    let candidates: Vec<Candidate> = {
+        let soft = shared.soft();
+        let candidate = |cold: &Cold| match to_candidate(cold, *now_s, *delay) {
+            // It waits for no others to share a RAID set with.
+            candidate if soft.encoding.is_encode_asked(cold.inode) => {
+                Candidate { waited: candidate.waited.max(*delay), ..candidate }
+            }
+            candidate => candidate,
+        };
+        cold.values().map(candidate).collect()
+    };
     let sites = Sites::of(view);
     let layout = chain.layout();
     let rule = RaidRule::new(&sites, layout, Some(Arc::clone(chain)).filter(|_| layout.has_chain()), *code).ok()?;

@@ -49,7 +49,8 @@ pub(crate) fn gather(shared: &Shared, machine: &Machine, dataset: DatasetId) -> 
         let living = set.slots.iter().filter(|slot| slot.inode != 0);
         old.slots.extend(living.map(|slot| (MetablockId::new(slot.metablock), to_cold(slot, &directories))));
         old.generations.insert(id, set.generation);
-        old.sets.push(OldSet { id, slots });
+        let asked = shared.soft().encoding.is_repack_asked(set.slots.iter().map(|slot| InodeId::new(slot.inode)));
+        old.sets.push(OldSet { id, slots, asked });
     }
     old
 }

@@ -248,8 +248,17 @@ fn choose_mend_of(facts: &Facts<'_>, place: &Place<'_>, replaced: &pb::Member) -
     }
     let members = members_of(facts, |place| place.members.len() <= facts.code.copies as usize);
     let lost = Seat { node: replaced.node_id(), home: replaced.home_id() };
-    let ask = RebuildAsk { members: &members, part: place.part, lost, exclude: facts.exclude, bytes: place.length };
-    match choose_rebuild(facts.sites, facts.rule, &ask, (facts.held)()) {
+    // The spread rule does not look at copies to spare. On a node that has any part, one more copy helps nobody to leave.
+    let is_spare = place.members.len() > facts.code.copies as usize;
+    let beside = facts.places().filter(|other| is_spare || other.part == place.part).flat_map(|other| {
+        let all = other.members.iter().chain(other.leaving);
+        all.map(pb::Member::node_id).collect::<Vec<_>>()
+    });
+    let exclude: Vec<NodeId> = facts.exclude.iter().copied().chain(beside).collect();
+    let ask = RebuildAsk { members: &members, part: place.part, lost, exclude: &exclude, bytes: place.length };
+    let strict = choose_rebuild(facts.sites, facts.rule, &ask, (facts.held)());
+    // A rack that is lost may have been one too few. A member in a rack with others is better than none.
+    match strict.or_else(|_| choose_rebuild(facts.sites, &facts.rule.on_any_racks(), &ask, (facts.held)())) {
         Ok(chosen) => {
             let (node, volume, incarnation) = (chosen.node.raw(), chosen.volume.raw(), chosen.incarnation.raw());
             mend(Some(pb::Member { node, volume, incarnation, home: 0 }))

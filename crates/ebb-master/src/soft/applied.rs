@@ -190,7 +190,7 @@ impl State {
                 self.wake.deletes.notify_one();
             }
             // Its replicas have effects of their own, and its next step is found by the next look.
-            Effect::RaidSetChanged(_) => {}
+            Effect::RaidSetChanged(id) => soft.holdings.on_raid_set(*id, machine.raid_set(*id).as_ref()),
             Effect::NeedsRecovery(inode) => {
                 soft.work.recoveries.insert(*inode);
                 self.wake.recovery.notify_one();

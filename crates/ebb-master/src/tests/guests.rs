@@ -35,7 +35,7 @@ async fn plan_of(cluster: &Cluster, version: u64, duty: impl Fn(u64) -> Duty, in
 
 async fn dataset(client: &TestClient, layout: &str, replicas: u32, primaries: u32) -> pb::Dataset {
     let dataset = pb::Dataset { path: "/d".into(), layout: layout.into(), replicas, primaries, ..Default::default() };
-    let create = pb::meta_op::CreateDataset { dataset: Some(dataset) };
+    let create = pb::meta_op::CreateDataset { dataset: Some(dataset), ..Default::default() };
     client.mutate(Op::CreateDataset(create)).await.unwrap().dataset.unwrap()
 }
 

@@ -20,7 +20,7 @@ async fn dataset(client: &TestClient) -> pb::Dataset {
         metablock_size: METABLOCK,
         ..Default::default()
     };
-    let create = pb::meta_op::CreateDataset { dataset: Some(dataset) };
+    let create = pb::meta_op::CreateDataset { dataset: Some(dataset), ..Default::default() };
     client.mutate(Op::CreateDataset(create)).await.unwrap().dataset.unwrap()
 }
 

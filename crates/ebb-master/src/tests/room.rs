@@ -12,7 +12,12 @@ const MIB: u64 = 1 << 20;
 
 async fn dataset(client: &TestClient, quota_bytes: u64) -> pb::Dataset {
     let dataset = pb::Dataset { path: "/d".into(), quota_bytes, ..Default::default() };
-    client.mutate(Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap().dataset.unwrap()
+    client
+        .mutate(Op::CreateDataset(CreateDataset { dataset: Some(dataset), ..Default::default() }))
+        .await
+        .unwrap()
+        .dataset
+        .unwrap()
 }
 
 async fn create(client: &TestClient, parent: u64, name: &str) -> Result<pb::MetaReply> {

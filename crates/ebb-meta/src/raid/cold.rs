@@ -46,8 +46,13 @@ pub struct Due {
 impl Machine {
     /// Metablocks of a dataset that are due and could become slots now, in the order of their directories. It walks all names.
     ///
-    /// A Seal asks the same again, and whether a lease or a recovery is in its way.
-    pub fn cold_metablocks(&self, dataset: DatasetId, due: Due) -> impl Iterator<Item = Cold> + '_ {
+    /// `is_asked`: files whose metablocks are due whatever their age. A Seal asks the same again, and whether a lease or a recovery is in its way.
+    pub fn cold_metablocks<'a>(
+        &'a self,
+        dataset: DatasetId,
+        due: Due,
+        is_asked: impl Fn(InodeId) -> bool + 'a,
+    ) -> impl Iterator<Item = Cold> + 'a {
         let full = self.datasets.settings(dataset).metablock_size;
         let mut several_names = BTreeSet::new();
         let files = self.names().filter_map(move |named| {
@@ -58,11 +63,12 @@ impl Machine {
         files.flat_map(move |(named, file)| {
             let wanted = self.wanted_copies(named.inode);
             let trimmed = file.trim.as_ref().map(|trim| trim.metablock);
+            let now = is_asked(named.inode);
             let is_due = move |block: &&Metablock| {
                 block.frozen.is_none_or(|frozen| frozen.raid_set.is_none())
                     && block.version != Version::ZERO
                     && block.length >= due.min_len
-                    && block.committed_s <= if block.length < full { due.last_s } else { due.full_s }
+                    && (now || block.committed_s <= if block.length < full { due.last_s } else { due.full_s })
                     && block.members.len() >= wanted
                     && block.left_out().is_empty()
                     && trimmed != Some(block.id.raw())

@@ -11,7 +11,9 @@ fn dataset(path: &str) -> pb::Dataset {
 }
 
 fn make(world: &mut World, dataset: pb::Dataset) -> Result<pb::Dataset, E> {
-    world.run(Op::CreateDataset(meta_op::CreateDataset { dataset: Some(dataset) })).map(|reply| reply.dataset.unwrap())
+    world
+        .run(Op::CreateDataset(meta_op::CreateDataset { dataset: Some(dataset), ..Default::default() }))
+        .map(|reply| reply.dataset.unwrap())
 }
 
 fn paths(world: &World) -> Vec<String> {

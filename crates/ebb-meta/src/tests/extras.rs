@@ -152,7 +152,7 @@ fn a_dataset_has_a_share_of_the_unused_space() {
     let mut world = World::new();
     let asked =
         |percent| pb::Dataset { path: format!("/d{percent}"), extra_share_percent: percent, ..Default::default() };
-    let create = |percent| Op::CreateDataset(CreateDataset { dataset: Some(asked(percent)) });
+    let create = |percent| Op::CreateDataset(CreateDataset { dataset: Some(asked(percent)), ..Default::default() });
     assert_eq!(world.run(create(91)).unwrap_err(), E::Invalid);
     let made = world.run(create(40)).unwrap().dataset.unwrap();
     assert_eq!(made.extra_share_percent, 40);

@@ -265,7 +265,7 @@ impl Dice<'_> {
                 let path = ["/a", "/b", "/c/a", "/d"][self.below(4) as usize].into();
                 let quota_inodes = if self.one_in(4) { self.below(5) } else { 0 };
                 let dataset = pb::Dataset { path, replicas: self.below(4) as u32, quota_inodes, ..Default::default() };
-                Op::CreateDataset(meta_op::CreateDataset { dataset: Some(dataset) })
+                Op::CreateDataset(meta_op::CreateDataset { dataset: Some(dataset), ..Default::default() })
             }
         }
     }

@@ -132,7 +132,7 @@ fn it_leaves_every_chain() {
     let mut made = |path: &str, chain: &[u64]| {
         let dataset =
             pb::Dataset { path: path.into(), chain: chain.to_vec(), active: 3, replicas: 2, ..Default::default() };
-        let create = meta_op::CreateDataset { dataset: Some(dataset) };
+        let create = meta_op::CreateDataset { dataset: Some(dataset), ..Default::default() };
         world.run(Op::CreateDataset(create)).unwrap().dataset.unwrap().id
     };
     let (shorter, replaced, other) = (made("/a", &[1, 3, 2]), made("/b", &[3, 1, 2]), made("/c", &[1, 2, 4]));

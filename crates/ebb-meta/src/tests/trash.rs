@@ -64,7 +64,9 @@ fn the_setting_makes_a_directory_for_everybody() {
     assert!(world.lookup(ROOT, ".trash").is_ok(), "what is in it stays");
     // A dataset of its own, made with the setting.
     let asked = pb::Dataset { path: "/d".into(), trash_seconds: 60, ..Default::default() };
-    let create = |dataset: &pb::Dataset| Op::CreateDataset(meta_op::CreateDataset { dataset: Some(dataset.clone()) });
+    let create = |dataset: &pb::Dataset| {
+        Op::CreateDataset(meta_op::CreateDataset { dataset: Some(dataset.clone()), ..Default::default() })
+    };
     let made = world.run(create(&asked)).unwrap().dataset.unwrap();
     assert_eq!(world.lookup(made.root_inode, ".trash").unwrap().dataset, made.id);
     let narrow = pb::Dataset { path: "/n".into(), quota_inodes: 1, ..asked };

@@ -219,6 +219,7 @@ fn blocks_that_lie_elsewhere_add_to_the_cover() {
         copies,
         metablocks: 1,
         example: String::new(),
+        decoded: false,
     };
     let mut chains = [chain(9, ChainShape::Ring, 0, 3), chain(12, ChainShape::EqualWork, 2, 2)];
     // Half-way points leave a gap of four; a block of the other dataset is covered by its primary.

@@ -460,6 +460,7 @@ fn holdings(case: &Case) -> Vec<Holding> {
         copies: places.len(),
         metablocks: 1,
         example: format!("/{places:?}"),
+        decoded: false,
     };
     ring.chain(chain).map(holding).collect()
 }

@@ -11,14 +11,17 @@ use serde_json::json;
 
 use super::{find, settings, table, to_json};
 use crate::power::status::{away_json, away_line};
+use crate::raid::lines::{has_any, lines, raid_json};
 
 /// Does it.
 pub async fn show(context: &Context, cluster: &ClusterDir, client: &ebb_client::Client, path: &EbbPath) -> Result<()> {
     let dataset = find(client, path).await?;
     let asked = pb::DescribeDataset { dataset: dataset.id };
     let lies = admin::master(cluster)?.call(&asked, admin::ASK).await?;
+    let status = admin::master(cluster)?.call(&pb::RaidStatus { dataset: dataset.id }, admin::ASK).await?;
+    let raid = status.datasets.into_iter().next().unwrap_or_default();
     if context.output.json() {
-        context.output.print_json(&merged(to_json(&dataset), &lies));
+        context.output.print_json(&merged(to_json(&dataset), &lies, &raid));
         return Ok(());
     }
     let share = dataset.extra_share_percent;
@@ -41,6 +44,9 @@ pub async fn show(context: &Context, cluster: &ClusterDir, client: &ebb_client::
         counted(lies.spread as u64, "node"),
         counted(lies.min_active as u64, "node")
     ));
+    if has_any(&raid) {
+        lines(&raid).iter().for_each(|line| context.output.say(line));
+    }
     if let Some(line) = sharing_line(&lies) {
         context.output.say(&line);
     }
@@ -62,13 +68,18 @@ pub async fn show(context: &Context, cluster: &ClusterDir, client: &ebb_client::
     Ok(())
 }
 
-fn merged(mut settings: serde_json::Value, lies: &pb::DescribeDatasetReply) -> serde_json::Value {
+fn merged(
+    mut settings: serde_json::Value,
+    lies: &pb::DescribeDatasetReply,
+    raid: &pb::RaidDataset,
+) -> serde_json::Value {
     let more = json!({
         "chain": lies.chain.iter().map(|node| NodeId::new(*node).to_string()).collect::<Vec<_>>(),
         "spread": lies.spread, "min_active": lies.min_active, "metablocks": lies.blocks,
         "target": lies.target, "actual": lies.actual, "elsewhere": lies.elsewhere,
         "away": away_json(&lies.away), "guests": lies.guests,
         "extra_copies": lies.extra_copies, "extra_bytes": lies.extra_bytes,
+        "raid": raid_json(raid),
         "live": lies.live, "sharing": lies.sharing,
         "serving": lies.serving.iter().map(|node| NodeId::new(*node).to_string()).collect::<Vec<_>>(),
     });

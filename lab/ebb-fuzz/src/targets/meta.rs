@@ -238,7 +238,7 @@ fn write_names(writer: &mut Writer) {
         chain: vec![1, 2],
         ..Default::default()
     };
-    writer.client(Op::CreateDataset(meta_op::CreateDataset { dataset: Some(dataset) }), &[]);
+    writer.client(Op::CreateDataset(meta_op::CreateDataset { dataset: Some(dataset), ..Default::default() }), &[]);
     let limits = meta_op::SetDataset { dataset: 1, quota_bytes: Some(1 << 30), ..Default::default() };
     writer.client(Op::SetDataset(limits), &[]);
     writer.client(create(DIRECTORY, name("gone")), &[2, 3]);

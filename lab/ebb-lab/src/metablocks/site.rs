@@ -82,7 +82,7 @@ impl Site {
                 prefetch: setting.prefetch.to_raw(),
                 ..Default::default()
             };
-            let create = Op::CreateDataset(CreateDataset { dataset: Some(dataset) });
+            let create = Op::CreateDataset(CreateDataset { dataset: Some(dataset), ..Default::default() });
             let Some(made) = site.client.meta(&root, create).await?.dataset else {
                 bail!(Protocol, "a dataset was made, and the answer has no data on it");
             };

@@ -117,7 +117,7 @@ pub async fn make_chain(client: &Client, nodes: usize) -> Result<InodeId> {
     };
     let root = Credentials::root();
     let made = client.make_dir(&root, NewName { parent: InodeId::ROOT, name: b"d", mode: 0o755, umask: 0 }).await?;
-    client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
+    client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset), ..Default::default() })).await?;
     Ok(made.inode)
 }
 
@@ -136,7 +136,8 @@ pub async fn make_kept(client: &Client, nodes: usize, layout: LayoutKind) -> Res
         ..Default::default()
     };
     let root = Credentials::root();
-    let made = client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
+    let made =
+        client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset), ..Default::default() })).await?;
     let directory = InodeId::new(made.dataset.unwrap_or_default().root_inode);
     let access = Access::ReadWrite;
     let made = client.create(&root, NewFile::exclusive(directory, b"all", access)).await?;

@@ -51,7 +51,10 @@ impl Scene {
             quota_bytes: QUOTA,
             ..Default::default()
         };
-        client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
+        client
+            .meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset), ..Default::default() }))
+            .await
+            .unwrap();
         let listed = client.meta(&root, Op::ListDatasets(pb::meta_op::ListDatasets {})).await.unwrap().datasets;
         let dataset = listed.iter().find(|dataset| dataset.path == "/full").unwrap().id;
         let (dice, files) = (Dice::new(seed, "departures"), BTreeMap::new());

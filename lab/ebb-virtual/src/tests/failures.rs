@@ -35,7 +35,9 @@ async fn fill(cluster: &PowerCluster, client: &Client) -> Result<(Vec<InodeId>, 
 async fn make(client: &Client, layout: pb::Dataset) -> Result<InodeId> {
     let (path, block_size) = ("/data".to_owned(), BLOCK as u64);
     let dataset = pb::Dataset { path, replicas: 2, block_size, metablock_size: block_size, ..layout };
-    let made = client.meta(&Credentials::root(), Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await?;
+    let made = client
+        .meta(&Credentials::root(), Op::CreateDataset(CreateDataset { dataset: Some(dataset), ..Default::default() }))
+        .await?;
     Ok(InodeId::new(made.dataset.unwrap_or_default().root_inode))
 }
 

@@ -56,7 +56,10 @@ impl Scene {
             ..Default::default()
         };
         let root = Credentials::root();
-        let made = client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
+        let made = client
+            .meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset), ..Default::default() }))
+            .await
+            .unwrap();
         let dataset = made.dataset.unwrap();
         let directory = InodeId::new(dataset.root_inode);
         let mut files = Vec::new();

@@ -41,7 +41,10 @@ async fn fill(client: &Client) -> Vec<InodeId> {
         metablock_size: BLOCK,
         ..Default::default()
     };
-    client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
+    client
+        .meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset), ..Default::default() }))
+        .await
+        .unwrap();
     let mut files = Vec::new();
     for number in 0..FILES {
         let name = format!("f{number}");

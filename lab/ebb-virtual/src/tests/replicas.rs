@@ -65,7 +65,10 @@ impl Scene {
             replication: "pipeline".into(),
             ..Default::default()
         };
-        let made = client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
+        let made = client
+            .meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset), ..Default::default() }))
+            .await
+            .unwrap();
         let dataset = made.dataset.unwrap().id;
         Self {
             cluster,

@@ -54,7 +54,10 @@ async fn sharers(cluster: &PowerCluster) -> [Sharer; 2] {
     let one = cluster.connect("one").await.unwrap();
     let (path, layout) = ("/d".to_owned(), "power-balanced".to_owned());
     let dataset = pb::Dataset { path, layout, replicas: 3, ..Default::default() };
-    let made = one.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
+    let made = one
+        .meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset), ..Default::default() }))
+        .await
+        .unwrap();
     let directory = InodeId::new(made.dataset.unwrap().root_inode);
     let made = one.create(&root, NewFile::exclusive(directory, b"shared", Access::ReadWrite)).await.unwrap();
     let other = cluster.connect("other").await.unwrap();

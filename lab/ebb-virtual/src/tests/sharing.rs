@@ -48,7 +48,10 @@ async fn read_dataset(world: &World, cluster: &PowerCluster, name: &str, share: 
         share,
         ..Default::default()
     };
-    let made = client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
+    let made = client
+        .meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset), ..Default::default() }))
+        .await
+        .unwrap();
     let mut handles = Vec::new();
     for number in 0..FILES {
         let name = format!("f{number}");

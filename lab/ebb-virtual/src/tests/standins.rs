@@ -122,7 +122,10 @@ async fn file_on_chain(client: &Client, primaries: u32) -> Handle {
     let root = Credentials::root();
     let (path, layout) = ("/d".to_owned(), "equal-work".to_owned());
     let dataset = pb::Dataset { path, layout, replicas: 3, primaries, ..Default::default() };
-    let made = client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
+    let made = client
+        .meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset), ..Default::default() }))
+        .await
+        .unwrap();
     let directory = InodeId::new(made.dataset.unwrap().root_inode);
     client.create(&root, NewFile::exclusive(directory, b"f", Access::ReadWrite)).await.unwrap().handle
 }
@@ -224,7 +227,10 @@ fn longest_write(seed: u64, shares: &[f64], rounds: u64) -> Duration {
             metablock_size: size,
             ..Default::default()
         };
-        client.meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset) })).await.unwrap();
+        client
+            .meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset), ..Default::default() }))
+            .await
+            .unwrap();
         let mut files = Vec::new();
         for name in [b"f0", b"f1"] {
             let new = NewFile::exclusive(directory, name, Access::ReadWrite);

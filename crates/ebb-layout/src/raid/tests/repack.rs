@@ -13,7 +13,7 @@ fn recorded(id: u64, plan: &RaidPlan, mut is_dead: impl FnMut(usize) -> bool) ->
         members: slot.members.iter().map(|member| (Seat::at_home(member.node), member.volume)).collect(),
         life: if is_dead(number) { SlotLife::Dead } else { SlotLife::Live },
     };
-    OldSet { id: RaidSetId::new(id), slots: plan.slots.iter().enumerate().map(slot).collect() }
+    OldSet { id: RaidSetId::new(id), slots: plan.slots.iter().enumerate().map(slot).collect(), asked: false }
 }
 
 fn live(old: &OldSet) -> BTreeSet<MetablockId> {

@@ -114,7 +114,7 @@ fn a_copy_that_is_lost_before_others_leave_is_no_member_that_stays() {
     assert!(matches!(step(&raid_set(SEALED), &[(1, Condition::NodeLost)], false), Some(Step::Wait(_))));
     let Some(Step::Mend(mend)) = step(&raid_set(SEALED), &[(1, Condition::NodeLost)], true) else { panic!() };
     assert_eq!((mend.replaced, mend.source.is_some()), (member(1), true));
-    assert!((7..=9).contains(&mend.target.unwrap().node));
+    assert!(mend.target.unwrap().node > 6, "n5 and n6 have the rows: {mend:?}");
     let Some(Step::Mend(mend)) = step(&raid_set(SEALED), &[(1, Condition::Damaged)], false) else { panic!() };
     assert_eq!((mend.replaced, mend.target), (member(1), None), "it is made good where it is");
 }

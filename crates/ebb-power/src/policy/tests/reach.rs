@@ -10,7 +10,8 @@ fn some_of_the_data_on_many_nodes_may_have_its_last_copies_switched_off() {
     let plan = case.plan(PolicyKind::Migration);
     let dark: Vec<NodeId> = case.circle.iter().copied().filter(|node| plan.nodes[node].duty == Duty::Off).collect();
     let stake = |copies: usize, dead: &[NodeId]| {
-        let held = Holding { nodes: case.circle.clone(), copies, metablocks: 3, example: "/data".into() };
+        let held =
+            Holding { nodes: case.circle.clone(), copies, metablocks: 3, example: "/data".into(), decoded: false };
         at_stake(&plan, &[held], &dead.iter().copied().collect()).len()
     };
     let lit = case.circle.iter().copied().find(|node| !dark.contains(node)).unwrap();
@@ -30,6 +31,7 @@ fn data_out_of_reach_already_refuse_no_plan() {
         copies: 1,
         metablocks: 3,
         example: file.into(),
+        decoded: false,
     };
     let holdings = [holding(7, "/dark"), holding(1, "/lit")];
     let dead = BTreeSet::new();
@@ -50,6 +52,7 @@ fn the_last_replica_node_is_not_switched_off_unless_forced() {
         copies: nodes.len(),
         metablocks: 3,
         example: file.into(),
+        decoded: false,
     };
     let holdings = [at(&[7, 8], "/data/a"), at(&[1, 9], "/data/b"), at(&[99], "/always")];
     let lost = at_stake(&plan, &holdings, &BTreeSet::new());
@@ -88,6 +91,7 @@ proptest! {
             nodes: nodes.into_iter().map(NodeId::new).collect(),
             metablocks,
             example: String::new(),
+            decoded: false,
         };
         let holdings: Vec<Holding> = sets.into_iter().map(held).collect();
         set_strays(&mut case.chains, &holdings, &case.dead);
@@ -96,4 +100,35 @@ proptest! {
         let reads: f64 = case.chains[0].holder_sets().values().sum();
         prop_assert!((reads - 1.0).abs() < 1e-9, "{}", reads);
     }
+}
+
+/// Slots on 1 to 4, rows on 5 and 6; the plan keeps nodes off behind the first ones.
+#[test]
+fn a_raid_set_is_within_reach_while_enough_of_its_nodes_are_on_together() {
+    let case = Case::blinkfs(0.5).with_chain(ChainShape::EqualWork, 2, 3);
+    let mut plan = case.plan(PolicyKind::Migration);
+    let node = |number: usize| case.circle[number - 1];
+    let held = Holding {
+        nodes: (1..=6).map(node).collect(),
+        copies: 3,
+        metablocks: 4,
+        example: "/cold".into(),
+        decoded: true,
+    };
+    let mut stake = |duties: [Duty; 6], dead: &[usize]| {
+        for (number, duty) in (1..).zip(duties) {
+            plan.nodes.get_mut(&node(number)).unwrap().duty = duty;
+        }
+        at_stake(&plan, std::slice::from_ref(&held), &dead.iter().map(|number| node(*number)).collect()).len()
+    };
+    let (on, off, blink) = (Duty::On, Duty::Off, Duty::Blink { start_ms: 0, active_ms: 30_000 });
+    assert_eq!(stake([on; 6], &[]), 0);
+    assert_eq!(stake([on, on, on, on, off, off], &[]), 0, "rows sleep behind the slots");
+    assert_eq!(stake([off, off, on, on, on, on], &[]), 0, "any four will do");
+    assert_eq!(stake([off, off, off, on, on, on], &[]), 1);
+    assert_eq!(stake([blink; 6], &[]), 0, "each slot is read when its node wakes");
+    assert_eq!(stake([off, blink, blink, on, on, on], &[]), 1, "two that blink are no help to the first");
+    assert_eq!(stake([off, blink, on, on, on, on], &[]), 0);
+    assert_eq!(stake([on, on, on, on, off, off], &[1]), 1, "a failure needs a row");
+    assert_eq!(stake([on, on, on, on, on, off], &[1]), 0);
 }

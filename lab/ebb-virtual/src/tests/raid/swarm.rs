@@ -17,13 +17,11 @@ fn without_faults_what_is_cold_is_encoded_and_thawed_and_every_promise_is_kept()
 
 #[test]
 fn under_faults_every_promise_is_kept() {
-    let (mut thawed, mut degraded) = (0, 0);
+    let mut thawed = 0;
     swarm::run_all(0..24, NonZeroUsize::MIN, VirtualOptions::raid, |report| {
-        println!("{} {} thawed {} decoded", report.seed, report.thawed, report.degraded_reads);
         good(&report);
         thawed += report.thawed;
-        degraded += report.degraded_reads;
         Next::GoOn
     });
-    assert!(thawed > 100 && degraded > 10, "{thawed} thawed, {degraded} reads decoded");
+    assert!(thawed > 100, "{thawed} thawed");
 }

@@ -1,0 +1,57 @@
+//! Whether the nodes can keep the redundancy that a dataset is to have.
+
+use ebb_layout::raid::{LayoutShape, Sites, Wish, explain_unfit};
+use ebb_types::{DatasetId, RaidCode, Redundancy, Result, bail};
+use ebb_wire::pb;
+use pb::meta_op::Op;
+
+use crate::chains;
+use crate::placement::volumes;
+use crate::registry::Patience;
+use crate::shared::Shared;
+
+/// Refuses settings of a dataset that its nodes cannot keep. The sentence names the nearest redundancy that they can.
+///
+/// Errors: `Invalid`.
+pub(crate) fn check(shared: &Shared, op: &Op) -> Result<()> {
+    match op {
+        Op::CreateDataset(create) => match &create.dataset {
+            Some(dataset) => check_dataset(shared, dataset, create.survive_rack),
+            None => Ok(()),
+        },
+        Op::SetDataset(set) => {
+            let known = shared.group.machine().dataset(DatasetId::new(set.dataset)).cloned();
+            let Some(mut dataset) = known.filter(|_| set.raid.is_some() || set.survive_rack) else { return Ok(()) };
+            if let Some(code) = set.raid {
+                (dataset.raid_copies, dataset.raid_slots, dataset.raid_rows) = (code.copies, code.slots, code.rows);
+            }
+            dataset.replicas = set.replicas.unwrap_or(dataset.replicas);
+            check_dataset(shared, &dataset, set.survive_rack)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_dataset(shared: &Shared, dataset: &pb::Dataset, survive_rack: bool) -> Result<()> {
+    let raw = RaidCode { copies: dataset.raid_copies, slots: dataset.raid_slots, rows: dataset.raid_rows };
+    if let (false, Err(why)) = (raw == RaidCode { copies: 0, slots: 0, rows: 0 }, raw.check()) {
+        bail!(Invalid, "{why}");
+    }
+    let redundancy = Redundancy::from_raw(raw).unwrap_or_default();
+    if redundancy == Redundancy::Copies && !survive_rack {
+        return Ok(());
+    }
+    let replicas = if dataset.replicas == 0 { 3 } else { dataset.replicas };
+    let chain = std::sync::Arc::new(chains::view(&pb::Dataset { replicas, ..dataset.clone() })?);
+    let layout = chain.layout();
+    let shape = LayoutShape { layout, chain: Some(chain).filter(|_| layout.has_chain()) };
+    let view = shared.with_view(|view| volumes(view, Patience::UntilDead));
+    let sites = Sites::of(&view);
+    let wishes = if survive_rack { &[Wish::Hold, Wish::SurviveRack][..] } else { &[Wish::Hold] };
+    for wish in wishes {
+        if let Some(why) = explain_unfit(&sites, &shape, redundancy, replicas, *wish) {
+            bail!(Invalid, "{}: {why}", dataset.path);
+        }
+    }
+    Ok(())
+}

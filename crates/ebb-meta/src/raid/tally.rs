@@ -1,0 +1,75 @@
+//! What a dataset has in RAID sets, what could be, and what lies on disks for it.
+
+use ebb_types::{DatasetId, InodeId};
+
+use super::cold::Due;
+use crate::Machine;
+use crate::map::Metablock;
+
+/// Bytes of a dataset, by recorded lengths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RaidTally {
+    /// In RAID sets, with as few copies as their code asks for.
+    pub encoded: u64,
+    /// In RAID sets, and copies are still to go.
+    pub sealed: u64,
+    /// In copies, and old enough.
+    pub due: u64,
+    /// In copies, and not old enough.
+    pub young: u64,
+    /// In metablocks that are too short to become slots.
+    pub short: u64,
+    /// In metablocks whose copies are missing, away from home or being changed.
+    pub unready: u64,
+    /// On disks, for files.
+    pub stored: u64,
+    /// On disks, for rows.
+    pub rows: u64,
+    /// On disks, for what no file has any more.
+    pub dead: u64,
+}
+
+impl Machine {
+    /// Counts a dataset. It walks all its files. `in_scope`: which of them.
+    pub fn raid_tally(&self, dataset: DatasetId, due: Due, in_scope: impl Fn(InodeId) -> bool) -> RaidTally {
+        let full = self.datasets.settings(dataset).metablock_size;
+        let mut tally = RaidTally::default();
+        for (id, inode) in self.inodes.iter().filter(|(id, inode)| inode.dataset == dataset && in_scope(**id)) {
+            let Some(file) = inode.file() else { continue };
+            let (wanted, trimmed) = (self.wanted_copies(*id), file.trim.as_ref().map(|trim| trim.metablock));
+            for block in file.map.iter().filter(|block| block.version != ebb_types::Version::ZERO) {
+                let bytes = block.frozen.map_or(block.length, |frozen| frozen.length);
+                tally.stored += bytes * block.members.len() as u64;
+                let set = block.frozen.and_then(|frozen| frozen.raid_set).and_then(|id| self.raid.get(id));
+                let is_ready = |block: &Metablock| {
+                    let is_whole = block.members.len() >= wanted && block.left_out().is_empty();
+                    let is_home = !block.members.iter().any(ebb_wire::pb::Member::is_guest);
+                    is_whole && is_home && trimmed != Some(block.id.raw())
+                };
+                let due_s = if block.length < full { due.last_s } else { due.full_s };
+                let part = match set {
+                    Some(set) if block.members.len() > set.code.copies as usize => &mut tally.sealed,
+                    Some(_) => &mut tally.encoded,
+                    None if bytes < due.min_len => &mut tally.short,
+                    None if block.committed_s > due_s => &mut tally.young,
+                    None if !is_ready(block) => &mut tally.unready,
+                    None => &mut tally.due,
+                };
+                *part += block.length;
+            }
+        }
+        for (_, set) in self.raid.iter().filter(|(_, set)| set.dataset == dataset) {
+            tally.rows += set.rows.iter().map(|row| row.length).sum::<u64>();
+            for slot in &set.slots {
+                let leaving = slot.length * slot.leaving.len() as u64;
+                if slot.is_dead() {
+                    tally.dead += slot.length * self.slot_members(slot).len() as u64 + leaving;
+                } else {
+                    tally.stored += leaving;
+                }
+            }
+        }
+        tally.stored += tally.rows + tally.dead;
+        tally
+    }
+}
