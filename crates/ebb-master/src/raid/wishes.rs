@@ -1,5 +1,7 @@
 //! Whether the nodes can keep the redundancy that a dataset is to have.
 
+use std::sync::Arc;
+
 use ebb_layout::raid::{LayoutShape, Sites, Wish, explain_unfit};
 use ebb_types::{DatasetId, RaidCode, Redundancy, Result, bail};
 use ebb_wire::pb;
@@ -41,8 +43,10 @@ fn check_dataset(shared: &Shared, dataset: &pb::Dataset, survive_rack: bool) -> 
     if redundancy == Redundancy::Copies && !survive_rack {
         return Ok(());
     }
-    let replicas = if dataset.replicas == 0 { 3 } else { dataset.replicas };
-    let chain = std::sync::Arc::new(chains::view(&pb::Dataset { replicas, ..dataset.clone() })?);
+    let default = shared.group.machine().dataset(DatasetId::new(0)).cloned().unwrap_or_default();
+    let replicas = if dataset.replicas == 0 { default.replicas.max(1) } else { dataset.replicas };
+    let layout = if dataset.layout.is_empty() { default.layout } else { dataset.layout.clone() };
+    let chain = Arc::new(chains::view(&pb::Dataset { replicas, layout, ..dataset.clone() })?);
     let layout = chain.layout();
     let shape = LayoutShape { layout, chain: Some(chain).filter(|_| layout.has_chain()) };
     let view = shared.with_view(|view| volumes(view, Patience::UntilDead));

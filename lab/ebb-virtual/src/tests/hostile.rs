@@ -127,6 +127,10 @@ async fn call_everything(enemy: &mut Enemy) {
     enemy.send(pb::LogWrites { inode: 2, epoch: 1, writes: vec![named], ..Default::default() }).await;
     enemy.send(pb::RebuildReplica { raid_set: 1, ..Default::default() }).await;
     enemy.send(pb::EncodeSet { raid_set: 1, ..Default::default() }).await;
+    enemy.send(pb::VerifySet { raid_set: 1, ..Default::default() }).await;
+    enemy.send(pb::RaidStatus::default()).await;
+    enemy.send(pb::DescribeRaidSets { inode: 1, ..Default::default() }).await;
+    enemy.send(pb::RaidWork { inode: 1, ..Default::default() }).await;
     enemy.send(pb::FeedReplica { inode: 2, metablock: 1, volume: 1, ..Default::default() }).await;
     enemy.send(pb::Scrub::default()).await;
     enemy.send(pb::Rest::default()).await;
