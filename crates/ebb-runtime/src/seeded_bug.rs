@@ -76,6 +76,14 @@ seeded_bugs! {
     GrayForGood = "gray-for-good";
     /// A client goes on with fewer members only when the operation's deadline is over.
     WaitsToGoOn = "waits-to-go-on";
+    /// A row of a RAID set is not the code of its slots, and its encoder proves nothing.
+    WrongRow = "wrong-row";
+    /// An heir takes its place before its members have the bytes.
+    SwapUnfilled = "swap-unfilled";
+    /// What a file has lost is not retired: it serves every reader.
+    NotRetired = "not-retired";
+    /// A thaw copies what was cut off, too.
+    ThawsTheCut = "thaws-the-cut";
     /// Repair brings a node back at once that the writer cannot reach.
     BringsBack = "brings-back";
 }

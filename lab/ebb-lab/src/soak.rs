@@ -80,10 +80,11 @@ pub fn run(context: &Context, args: &SoakArgs) -> Result<bool> {
 
 /// Small clusters under faults find most in a given time. A large one takes the time of many.
 const fn kind_of(seed: u64) -> Work {
-    match seed % 8 {
+    match seed % 10 {
         0..3 => Work::Faults(Vec::new()),
         3 => Work::Single,
         4..7 => Work::Power { policy: None, signal: None },
+        7..9 => Work::Raid,
         _ => Work::Large,
     }
 }
@@ -162,8 +163,8 @@ mod tests {
 
     #[test]
     fn every_kind_of_cluster_has_its_turn() {
-        let kinds: Vec<String> = (0..8).map(|seed| kind_of(seed).arguments()).collect();
-        for (kind, turns) in [("", 3), (" --single", 1), (" --power", 3), (" --large", 1)] {
+        let kinds: Vec<String> = (0..10).map(|seed| kind_of(seed).arguments()).collect();
+        for (kind, turns) in [("", 3), (" --single", 1), (" --power", 3), (" --raid", 2), (" --large", 1)] {
             assert_eq!(kinds.iter().filter(|one| *one == kind).count(), turns, "{kinds:?}");
         }
     }

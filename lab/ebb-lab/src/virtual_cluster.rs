@@ -29,13 +29,16 @@ pub struct VirtualArgs {
     jobs: NonZeroUsize,
     /// Inject one fault at a time, and check how long operations wait meanwhile. Most of these clusters have as many
     /// block servers as copies.
-    #[arg(long, conflicts_with_all = ["large", "power"])]
+    #[arg(long, conflicts_with_all = ["large", "power", "raid"])]
     single: bool,
+    /// Run clusters whose cold metablocks trade their copies for check metablocks.
+    #[arg(long, conflicts_with_all = ["large", "power"])]
+    raid: bool,
     /// Run large clusters: up to twenty block servers, eight clients and three proxies, with several faults at a time.
     #[arg(long, conflicts_with = "power")]
     large: bool,
     /// Kinds of faults, by the names in the report with hyphens, such as crash,one-way [default: drawn from the seed].
-    #[arg(long, value_delimiter = ',', conflicts_with_all = ["single", "large", "power"])]
+    #[arg(long, value_delimiter = ',', conflicts_with_all = ["single", "large", "power", "raid"])]
     faults: Vec<String>,
     /// Run clusters that follow their power. Policy, signal and kinds of faults are drawn from the seed.
     #[arg(long)]
@@ -79,6 +82,8 @@ pub(super) enum Work {
     Large,
     /// One fault at a time.
     Single,
+    /// A cluster with RAID sets, under faults.
+    Raid,
     /// A cluster that follows its power, under faults. `None` is drawn from the seed.
     Power { policy: Option<PolicyKind>, signal: Option<SignalKind> },
 }
@@ -87,6 +92,9 @@ impl Work {
     fn of(args: &VirtualArgs) -> Result<Self> {
         if args.single {
             return Ok(Self::Single);
+        }
+        if args.raid {
+            return Ok(Self::Raid);
         }
         if !args.power {
             let kinds = args.faults.iter().map(|name| parse_kind(name)).collect::<Result<_>>()?;
@@ -99,6 +107,7 @@ impl Work {
     pub(super) fn run(&self, seed: u64, bug: Option<SeededBug>) -> Report {
         match self {
             Self::Large => ebb_virtual::run(seed, VirtualOptions { bug, ..VirtualOptions::large(seed) }),
+            Self::Raid => ebb_virtual::run(seed, VirtualOptions { bug, ..VirtualOptions::raid(seed) }),
             Self::Faults(kinds) => {
                 let drawn = VirtualOptions::drawn(seed);
                 let faults = if kinds.is_empty() { drawn.faults } else { Some(kinds.clone()) };
@@ -117,7 +126,7 @@ impl Work {
     fn faults(&self) -> Vec<String> {
         match self {
             Self::Faults(kinds) if !kinds.is_empty() => kinds.iter().map(ToString::to_string).collect(),
-            Self::Faults(_) | Self::Large => Kind::ALL.iter().map(ToString::to_string).collect(),
+            Self::Faults(_) | Self::Large | Self::Raid => Kind::ALL.iter().map(ToString::to_string).collect(),
             Self::Single => Vec::new(),
             Self::Power { .. } => Fault::ALL.iter().map(|fault| fault.name().to_owned()).collect(),
         }
@@ -132,6 +141,7 @@ impl Work {
             }
             Self::Large => return " --large".to_owned(),
             Self::Single => return " --single".to_owned(),
+            Self::Raid => return " --raid".to_owned(),
             Self::Power { policy, signal } => (policy, signal),
         };
         let policy = policy.map_or_else(String::new, |policy| format!(" --policy {policy}"));

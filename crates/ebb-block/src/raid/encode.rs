@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_code::{Code, Trailer};
-use ebb_runtime::Moment;
+use ebb_runtime::{Moment, SeededBug};
 use ebb_types::{Result, bail};
 use ebb_wire::{Method, pb};
 use futures_util::future::try_join_all;
@@ -63,7 +63,9 @@ pub(crate) async fn encode_set(node: &Arc<Node>, message: pb::EncodeSet) -> Resu
     let sums = write_rows(node, &mut job).await?;
     let trailer = job.outline.trailer(&job.slots, sums);
     write_trailers(node, &mut job, &trailer).await?;
-    proof::prove(node, &job, &trailer).await?;
+    if !node.runtime.has_bug(SeededBug::WrongRow) {
+        proof::prove(node, &job, &trailer).await?;
+    }
     tracing::debug!(raid_set = %job.outline.raid_set, code = %job.outline.code, bytes = trailer.row_len(), "encoded");
     let length = trailer.metablock_len();
     let rows = job.rows.iter().map(|row| pb::EncodedRow { version: Some(row.version().into()), length }).collect();
@@ -84,7 +86,10 @@ async fn write_rows(node: &Arc<Node>, job: &mut Job) -> Result<Vec<Vec<u32>>> {
             known.extend_from_slice(&piece.sums);
             read_bytes += piece.data.len() as u64;
         }
-        let made = make_rows(outline.code, &pieces, length)?;
+        let mut made = make_rows(outline.code, &pieces, length)?;
+        if node.runtime.has_bug(SeededBug::WrongRow) {
+            made.last_mut().into_iter().for_each(|row| *row = vec![7; row.len()].into());
+        }
         let next = at + length;
         let write = write_all(node, rows, at, made, false);
         let (written, read) = tokio::join!(write, read_ahead(node, slots, next, row_len));

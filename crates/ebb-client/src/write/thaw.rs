@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ebb_runtime::SeededBug;
 use ebb_types::deadlines::{PULL_DEADLINE_LAST, REPLACE_PAUSE};
 use ebb_types::{Epoch, Error, ErrorKind, Result, Version, bail, err};
 use ebb_wire::convert;
@@ -67,7 +68,10 @@ impl Shared {
             let frozen = inode.core.lock().map.get(&index).cloned();
             let frozen = frozen.filter(|record| record.frozen.is_some() && record.id == heir.heir_of);
             let Some(frozen) = frozen else { bail!(Io, "{}: the write lease was lost during a thaw", inode.id) };
-            let failed = self.fill(epoch, &frozen, &heir).await;
+            let failed = match self.runtime.has_bug(SeededBug::SwapUnfilled) {
+                true => Vec::new(),
+                false => self.fill(epoch, &frozen, &heir).await,
+            };
             if failed.is_empty() {
                 return self.swap(inode, epoch, &frozen, &heir).await;
             }
@@ -192,9 +196,12 @@ impl Shared {
             rate_bytes_per_sec: 0,
             source_metablock: frozen.id,
             raid_set: 0,
-            front_bytes: frozen.length,
+            front_bytes: if self.runtime.has_bug(SeededBug::ThawsTheCut) { 0 } else { frozen.length },
         };
         let reply = members::call(self, &hop, &message, Vec::new(), PULL_DEADLINE_LAST).await?.message;
+        if self.runtime.has_bug(SeededBug::ThawsTheCut) {
+            return Ok(());
+        }
         check_filled(frozen, convert::version(reply.version), reply.length)
     }
 

@@ -71,7 +71,7 @@ impl Session {
         let reasons = if why { explained(cluster, attr.inode.raw()).await? } else { BTreeMap::new() };
         let files: BTreeMap<(u64, u64), pb::LocatedReplica> =
             files.into_iter().map(|replica| ((replica.metablock, replica.volume), replica)).collect();
-        let mut metablocks = Vec::new();
+        let (mut metablocks, mut encoded) = (Vec::new(), Vec::new());
         let columns = ["METABLOCK", "OFFSET", "LENGTH", "VERSION", "NODE", "HOST", "POWER", "VOLUME", "FILE"];
         let mut table = Table::new(&columns);
         for block in &blocks {
@@ -127,6 +127,10 @@ impl Session {
                 "version": version, "replicas": replicas, "extra": extra,
                 "readable_in_s": block.readable_in().map(|wait| wait.as_secs_f64()),
             });
+            if let Some(frozen) = metablock.frozen.filter(|frozen| frozen.raid_set != 0) {
+                shown["raid_set"] = json!({"id": frozen.raid_set, "slot": frozen.slot});
+                encoded.push((metablock.id, frozen));
+            }
             if let Some((state, sentence)) = reasons.get(&metablock.id) {
                 shown["copies"] = json!({"state": state, "why": sentence});
             }
@@ -138,6 +142,12 @@ impl Session {
             }));
         } else {
             self.output.table(&table);
+            for (metablock, frozen) in &encoded {
+                self.output.say(&format!(
+                    "m{metablock} is slot {} of rs{}: without its replica a read reads the other slots and a row (`ebb raid show rs{}`)",
+                    frozen.slot, frozen.raid_set, frozen.raid_set
+                ));
+            }
             for (metablock, (state, sentence)) in &reasons {
                 self.output.say(&format!("m{metablock} {state}: {sentence}"));
             }

@@ -3,6 +3,8 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use ebb_runtime::SeededBug;
+
 use crate::swarm::{self, Next};
 use crate::tests::cluster::good;
 use crate::{VirtualOptions, run};
@@ -24,4 +26,25 @@ fn under_faults_every_promise_is_kept() {
         Next::GoOn
     });
     assert!(thawed > 100, "{thawed} thawed");
+}
+
+/// Each mistake is found in one of a few seeds.
+#[test]
+fn mistakes_about_raid_sets_are_found() {
+    for bug in [SeededBug::WrongRow, SeededBug::SwapUnfilled, SeededBug::ThawsTheCut] {
+        let mut found = None;
+        swarm::run_all(
+            0..24,
+            NonZeroUsize::MIN,
+            |seed| VirtualOptions { bug: Some(bug), ..VirtualOptions::raid(seed) },
+            |report| {
+                if report.violations.is_empty() {
+                    return Next::GoOn;
+                }
+                found = Some(report.seed);
+                Next::Stop
+            },
+        );
+        assert!(found.is_some(), "{bug} is found by no seed");
+    }
 }
