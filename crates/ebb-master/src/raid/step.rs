@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 
 use ebb_layout::raid::{
-    Held, Part, RaidMembers, RaidRule, RebuildAsk, RebuildTime, Seat, Sites, check_spread, choose_rebuild,
-    choose_rebuild_time, choose_stays, fewest_fatal_losses,
+    Held, Part, RaidMembers, RaidRule, RebuildTime, Seat, Sites, check_spread, choose_rebuild_time, choose_stays,
+    fewest_fatal_losses,
 };
 use ebb_types::{MetablockId, NodeId, RaidCode, VolumeId};
 use ebb_wire::pb;
@@ -109,6 +109,16 @@ impl Facts<'_> {
         self.conditions.get(&(metablock, member.volume_id())).copied().unwrap_or(Condition::Unknown)
     }
 
+    /// Good copies of each slot.
+    fn good_copies(&self) -> Vec<Vec<(NodeId, VolumeId)>> {
+        let good = |slot: &pb::RaidSlot| {
+            let metablock = MetablockId::new(slot.metablock);
+            let members = slot.members.iter().filter(|member| self.is_good(metablock, member));
+            members.map(|member| (member.node_id(), member.volume_id())).collect()
+        };
+        self.set.slots.iter().map(good).collect()
+    }
+
     fn is_good(&self, metablock: MetablockId, member: &pb::Member) -> bool {
         matches!(self.condition(metablock, member), Condition::Good | Condition::Draining)
     }
@@ -156,20 +166,19 @@ fn choose_return(facts: &Facts<'_>, copies: usize) -> Step {
 }
 
 fn choose_thin(facts: &Facts<'_>) -> Step {
-    let good = |slot: &pb::RaidSlot| {
-        let metablock = MetablockId::new(slot.metablock);
-        let members = slot.members.iter().filter(|member| facts.is_good(metablock, member));
-        members.map(|member| (member.node_id(), member.volume_id())).collect::<Vec<_>>()
-    };
-    let slots: Vec<_> = facts.set.slots.iter().map(good).collect();
-    let rows: Vec<NodeId> = facts.set.rows.iter().filter_map(|row| row.member.map(|member| member.node_id())).collect();
-    let Some(stays) = choose_stays(facts.sites, facts.rule, &rows, &slots, (facts.held)()) else {
-        return choose_mend_to_thin(facts);
-    };
+    let Some(stays) = stays_of(facts, facts.good_copies()) else { return choose_mend_to_thin(facts) };
     let stay = |(slot, volumes): (&pb::RaidSlot, Vec<VolumeId>)| {
         slot.members.iter().filter(|member| volumes.contains(&member.volume_id())).copied().collect()
     };
     Step::Thin(facts.set.slots.iter().zip(stays).map(stay).collect())
+}
+
+/// Which of these copies of each slot stay. `None`: no choice of them lies by the spread rule.
+fn stays_of(facts: &Facts<'_>, copies: Vec<Vec<(NodeId, VolumeId)>>) -> Option<Vec<Vec<VolumeId>>> {
+    let rows: Vec<NodeId> = facts.set.rows.iter().filter_map(|row| row.member.map(|member| member.node_id())).collect();
+    let stays = |rule: &RaidRule| choose_stays(facts.sites, rule, &rows, &copies, (facts.held)());
+    // A rack that is lost may have been one too few.
+    stays(facts.rule).or_else(|| stays(&facts.rule.on_any_racks()))
 }
 
 /// No members that serve lie as the spread rule has it. With one that is lost or damaged they might.
@@ -246,23 +255,8 @@ fn choose_mend_of(facts: &Facts<'_>, place: &Place<'_>, replaced: &pb::Member) -
             is_ballast: place.is_ballast,
         });
     }
-    let members = members_of(facts, |place| place.members.len() <= facts.code.copies as usize);
-    let lost = Seat { node: replaced.node_id(), home: replaced.home_id() };
-    // The spread rule does not look at copies to spare. On a node that has any part, one more copy helps nobody to leave.
-    let is_spare = place.members.len() > facts.code.copies as usize;
-    let beside = facts.places().filter(|other| is_spare || other.part == place.part).flat_map(|other| {
-        let all = other.members.iter().chain(other.leaving);
-        all.map(pb::Member::node_id).collect::<Vec<_>>()
-    });
-    let exclude: Vec<NodeId> = facts.exclude.iter().copied().chain(beside).collect();
-    let ask = RebuildAsk { members: &members, part: place.part, lost, exclude: &exclude, bytes: place.length };
-    let strict = choose_rebuild(facts.sites, facts.rule, &ask, (facts.held)());
-    // A rack that is lost may have been one too few. A member in a rack with others is better than none.
-    match strict.or_else(|_| choose_rebuild(facts.sites, &facts.rule.on_any_racks(), &ask, (facts.held)())) {
-        Ok(chosen) => {
-            let (node, volume, incarnation) = (chosen.node.raw(), chosen.volume.raw(), chosen.incarnation.raw());
-            mend(Some(pb::Member { node, volume, incarnation, home: 0 }))
-        }
+    match target::choose(facts, place, replaced) {
+        Ok(target) => mend(Some(target)),
         Err(error) => Step::Wait(error.to_string()),
     }
 }
@@ -288,5 +282,6 @@ fn members_of(facts: &Facts<'_>, counts: impl Fn(&Place<'_>) -> bool) -> RaidMem
     RaidMembers { parts: places.map(|place| (place.part, place.members.iter().map(seat).collect())).collect() }
 }
 
+mod target;
 #[cfg(test)]
 mod tests;

@@ -192,3 +192,17 @@ fn a_dataset_that_wants_copies_gets_them_and_then_its_raid_sets_end() {
     set.slots[3].members.push(member(9));
     assert_eq!(step(&set, &[]), Some(Step::Dissolve));
 }
+
+/// Slots 11 to 13 have copies on n2 and n8 alone, and nodes that have copies of 14 are not in the way: one of these leaves.
+#[test]
+fn a_copy_is_made_where_others_may_leave_then() {
+    let set = raid_set([&[2, 3, 8], &[2, 3, 8], &[2, 3, 8], &[1, 4, 7]]);
+    let Some(Step::Mend(mend)) = step(&set, &[(3, Condition::NodeLost), (9, Condition::NodeLost)], true) else {
+        panic!()
+    };
+    let target = mend.target.unwrap().node;
+    assert!([1, 4, 7].contains(&target), "n5 and n6 have the rows, n9 is lost: n{target}");
+    let mut set = set;
+    set.slots[0].members[1] = member(target);
+    assert!(matches!(step(&set, &[(3, Condition::NodeLost), (9, Condition::NodeLost)], true), Some(Step::Thin(_))));
+}
