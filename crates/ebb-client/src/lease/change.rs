@@ -51,9 +51,12 @@ impl Core {
     ) {
         let Geometry { block_size, metablock_size: span } = geometry;
         for (index, before) in &self.map {
-            let same =
-                map.get(index).is_some_and(|now| now.id == before.id && now.min_version() == before.min_version());
-            if !same {
+            // A cut inside what is frozen leaves it at its version, and shows less.
+            let shows_as_much = |now: &pb::Metablock| now.frozen.is_none() || now.length >= before.length;
+            let is_same = |now: &pb::Metablock| {
+                now.id == before.id && now.min_version() == before.min_version() && shows_as_much(now)
+            };
+            if !map.get(index).is_some_and(is_same) {
                 cache.remove(inode, block_size, index * span, (index + 1) * span);
             }
         }

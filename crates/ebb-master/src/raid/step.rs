@@ -183,15 +183,16 @@ fn stays_of(facts: &Facts<'_>, copies: Vec<Vec<(NodeId, VolumeId)>>) -> Option<V
 
 /// No members that serve lie as the spread rule has it. With one that is lost or damaged they might.
 fn choose_mend_to_thin(facts: &Facts<'_>) -> Step {
-    let mend = |place: Place<'_>| {
+    let mut waits = "no members that serve now lie as the spread rule has it".to_owned();
+    for place in facts.places() {
         let is_bad = |member: &&pb::Member| facts.condition(place.metablock, member) != Condition::Good;
-        match choose_mend_of(facts, &place, place.members.iter().find(is_bad)?) {
-            Step::Wait(_) => None,
-            step => Some(step),
+        let Some(replaced) = place.members.iter().find(is_bad) else { continue };
+        match choose_mend_of(facts, &place, replaced) {
+            Step::Wait(reason) => waits += &format!("; {}: {reason}", place.part),
+            step => return step,
         }
-    };
-    let mended = facts.places().find_map(mend);
-    mended.unwrap_or_else(|| Step::Wait("no members that serve now lie as the spread rule has it".to_owned()))
+    }
+    Step::Wait(waits)
 }
 
 /// A part that lacks a member, the most urgent step first.

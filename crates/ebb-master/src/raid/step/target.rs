@@ -1,8 +1,10 @@
 //! Where a lost member is made again.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use ebb_layout::Chosen;
 use ebb_layout::raid::{Part, RebuildAsk, Seat, choose_rebuild};
-use ebb_types::{NodeId, Result};
+use ebb_types::{NodeId, Result, VolumeId};
 use ebb_wire::pb;
 
 use super::{Facts, Place, members_of, stays_of};
@@ -47,15 +49,66 @@ fn choose_to_thin(facts: &Facts<'_>, place: &Place<'_>, replaced: &pb::Member) -
     let stays = |other: &Place<'_>| other.members.len() <= copies || other.part == place.part;
     let mut exclude: Vec<NodeId> =
         facts.places().filter(stays).flat_map(|other| nodes_of(&other).collect::<Vec<_>>()).collect();
-    while let Ok(chosen) = choose_without(facts, place, replaced, exclude.clone()) {
+    let is_row =
+        |node: &NodeId| facts.set.rows.iter().any(|row| row.member.is_some_and(|member| member.node_id() == *node));
+    let apart = |copies: &[Vec<(NodeId, VolumeId)>]| {
+        let nodes =
+            |slot: &Vec<(NodeId, VolumeId)>| slot.iter().map(|one| one.0).filter(|node| !is_row(node)).collect();
+        count_apart(&copies.iter().map(nodes).collect::<Vec<_>>())
+    };
+    let before = apart(&facts.good_copies());
+    let mut helpful = None;
+    let none_left = loop {
+        let chosen = match choose_without(facts, place, replaced, exclude.clone()) {
+            Ok(chosen) => chosen,
+            Err(error) => break error,
+        };
         let mut copies = facts.good_copies();
         copies[slot as usize].push((chosen.node, chosen.volume));
-        if stays_of(facts, copies).is_some() {
+        if stays_of(facts, copies.clone()).is_some() {
             return Ok(chosen);
         }
         exclude.push(chosen.node);
+        if helpful.is_none() && apart(&copies) > before {
+            helpful = Some(chosen);
+        }
+    };
+    // Several copies are lost: one by which one slot more has a node of its own is a step.
+    helpful.ok_or(none_left)
+}
+
+/// How many slots can have a node of their own, one of theirs each: the size of a largest matching.
+fn count_apart(slots: &[Vec<NodeId>]) -> usize {
+    fn settle(
+        slot: usize,
+        slots: &[Vec<NodeId>],
+        tried: &mut BTreeSet<NodeId>,
+        settled: &mut BTreeMap<NodeId, usize>,
+    ) -> bool {
+        slots[slot].iter().any(|node| {
+            let is_free = tried.insert(*node)
+                && settled.get(node).copied().is_none_or(|other| settle(other, slots, tried, settled));
+            if is_free {
+                settled.insert(*node, slot);
+            }
+            is_free
+        })
     }
-    // Several copies are lost: one on a node without any part is a step.
-    let all = facts.places().flat_map(|other| nodes_of(&other).collect::<Vec<_>>()).collect();
-    choose_without(facts, place, replaced, all)
+    let mut settled = BTreeMap::new();
+    (0..slots.len()).filter(|slot| settle(*slot, slots, &mut BTreeSet::new(), &mut settled)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_make_room_for_each_other() {
+        let count = |slots: &[&[u64]]| {
+            count_apart(&slots.iter().map(|nodes| nodes.iter().copied().map(NodeId::new).collect()).collect::<Vec<_>>())
+        };
+        assert_eq!(count(&[&[1, 2], &[1], &[2, 3], &[1, 2, 3]]), 3);
+        assert_eq!(count(&[&[1, 2], &[1], &[2, 3], &[3, 4]]), 4);
+        assert_eq!(count(&[&[], &[1], &[1]]), 1);
+    }
 }

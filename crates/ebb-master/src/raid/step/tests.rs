@@ -206,3 +206,17 @@ fn a_copy_is_made_where_others_may_leave_then() {
     set.slots[0].members[1] = member(target);
     assert!(matches!(step(&set, &[(3, Condition::NodeLost), (9, Condition::NodeLost)], true), Some(Step::Thin(_))));
 }
+
+/// A row lies where the second copies are, so that one new copy is not enough.
+#[test]
+fn several_copies_are_made_one_after_the_other() {
+    let mut set = raid_set([&[2, 3, 5], &[2, 3, 5], &[2, 3, 5], &[1, 4, 7]]);
+    let away = [(3, Condition::NodeLost), (9, Condition::NodeLost)];
+    for _ in 0..2 {
+        let Some(Step::Mend(mend)) = step(&set, &away, true) else { panic!("{:?}", step(&set, &away, true)) };
+        let Part::Slot(slot) = mend.part else { panic!() };
+        let member = set.slots[slot as usize].members.iter_mut().find(|member| member.node == 3).unwrap();
+        *member = mend.target.unwrap();
+    }
+    assert!(matches!(step(&set, &away, true), Some(Step::Thin(_))));
+}

@@ -203,3 +203,25 @@ fn a_thaw_that_is_broken_off_leaves_the_file_as_it_was() {
         });
     }
 }
+
+/// Goal: what one client has in memory ends where another one has cut. Method: a reader reads a frozen file, another client cuts
+/// it and makes it longer, and the first one reads again. No version changes by that.
+#[test]
+fn what_was_cut_off_is_in_no_memory() {
+    World::run(91, WorldOptions::default(), |world| async move {
+        let scene = Scene::start(&world, PolicyKind::AlwaysOn).await;
+        scene.encoded(&world, is_thin).await;
+        let reader = scene.cluster.connect("reader").await.unwrap();
+        let handle = reader.open(&Credentials::root(), scene.files[7].0, Access::Read).await.unwrap().0;
+        reader.read(handle, 0, METABLOCK as u32).await.unwrap();
+        let mut file = Model::open(&scene, 7).await;
+        file.cut(&scene, 7, 200_001).await;
+        file.cut(&scene, 7, 400_000).await;
+        let found = reader.read(handle, 0, METABLOCK as u32).await.unwrap();
+        assert!(found == file.bytes, "{} bytes", found.len());
+        assert_eq!(scene.client.metrics().thawed_metablocks, 0);
+        file.done("cut and made longer").await;
+        reader.disconnect().await.unwrap();
+        scene.client.disconnect().await.unwrap();
+    });
+}
