@@ -46,9 +46,10 @@ fn choose_without(
 fn choose_to_thin(facts: &Facts<'_>, place: &Place<'_>, replaced: &pb::Member) -> Result<Chosen> {
     let Part::Slot(slot) = place.part else { return choose_without(facts, place, replaced, Vec::new()) };
     let copies = facts.code.copies as usize;
-    let stays = |other: &Place<'_>| other.members.len() <= copies || other.part == place.part;
-    let mut exclude: Vec<NodeId> =
-        facts.places().filter(stays).flat_map(|other| nodes_of(&other).collect::<Vec<_>>()).collect();
+    // What leaves a thin slot is in nobody's way.
+    let thin = facts.places().filter(|other| other.members.len() <= copies && other.part != place.part);
+    let mut exclude: Vec<NodeId> = thin.flat_map(|other| other.members).map(pb::Member::node_id).collect();
+    exclude.extend(nodes_of(place));
     let is_row =
         |node: &NodeId| facts.set.rows.iter().any(|row| row.member.is_some_and(|member| member.node_id() == *node));
     let apart = |copies: &[Vec<(NodeId, VolumeId)>]| {

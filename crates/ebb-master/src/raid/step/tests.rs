@@ -220,3 +220,21 @@ fn several_copies_are_made_one_after_the_other() {
     }
     assert!(matches!(step(&set, &away, true), Some(Step::Thin(_))));
 }
+
+/// A slot died before its copies had gone, and others leave their nodes only when everything is sound.
+#[test]
+fn copies_that_leave_are_in_the_way_of_no_other_slot() {
+    let mut set = raid_set([&[1, 2, 5], &[2], &[3], &[4]]);
+    set.slots[0].inode = 0;
+    (set.slots[1].leaving, set.slots[2].leaving) = (vec![member(7), member(8)], vec![member(9)]);
+    let away = [(1, Condition::NodeLost)];
+    let retired = |set: &pb::RaidSet| match step(set, &away, true) {
+        // Other steps are what this is about.
+        Some(Step::Retire(_)) => None,
+        other => other,
+    };
+    assert!(retired(&set).is_none(), "ballast is retired first");
+    set.slots[0].inode = 1;
+    let Some(Step::Mend(mend)) = step(&set, &away, true) else { panic!("{:?}", step(&set, &away, true)) };
+    assert!([7, 8, 9].contains(&mend.target.unwrap().node), "{mend:?}");
+}
