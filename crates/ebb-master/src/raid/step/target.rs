@@ -80,7 +80,7 @@ fn choose_to_thin(facts: &Facts<'_>, place: &Place<'_>, replaced: &pb::Member) -
 
 /// How many slots can have a node of their own, one of theirs each: the size of a largest matching.
 fn count_apart(slots: &[Vec<NodeId>]) -> usize {
-    fn settle(
+    fn give_own_node(
         slot: usize,
         slots: &[Vec<NodeId>],
         tried: &mut BTreeSet<NodeId>,
@@ -88,7 +88,7 @@ fn count_apart(slots: &[Vec<NodeId>]) -> usize {
     ) -> bool {
         slots[slot].iter().any(|node| {
             let is_free = tried.insert(*node)
-                && settled.get(node).copied().is_none_or(|other| settle(other, slots, tried, settled));
+                && settled.get(node).copied().is_none_or(|other| give_own_node(other, slots, tried, settled));
             if is_free {
                 settled.insert(*node, slot);
             }
@@ -96,7 +96,7 @@ fn count_apart(slots: &[Vec<NodeId>]) -> usize {
         })
     }
     let mut settled = BTreeMap::new();
-    (0..slots.len()).filter(|slot| settle(*slot, slots, &mut BTreeSet::new(), &mut settled)).count()
+    (0..slots.len()).filter(|slot| give_own_node(*slot, slots, &mut BTreeSet::new(), &mut settled)).count()
 }
 
 #[cfg(test)]
