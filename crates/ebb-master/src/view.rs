@@ -109,8 +109,7 @@ impl ClusterView<'_> {
 
     /// Readable members. Some may first have to wake.
     pub(crate) fn sources(&self, metablock: MetablockId, record: &pb::Metablock) -> Vec<pb::Member> {
-        let is_good =
-            |member: &&pb::Member| matches!(self.condition(metablock, member), Condition::Good | Condition::Draining);
+        let is_good = |member: &&pb::Member| self.condition(metablock, member).is_source();
         record.members.iter().filter(is_good).copied().collect()
     }
 

@@ -31,6 +31,13 @@ pub enum Condition {
     Cramped,
 }
 
+impl Condition {
+    /// Whether the member has good bytes that can be read now.
+    pub fn is_source(self) -> bool {
+        matches!(self, Self::Good | Self::Draining)
+    }
+}
+
 /// One set with its members' conditions.
 #[derive(Clone, Debug)]
 pub struct SetView {
@@ -132,7 +139,7 @@ fn good(view: &SetView) -> Vec<pb::Member> {
 /// Number of readable copies, on distinct nodes. A set with fewer is more urgent.
 #[must_use]
 pub fn readable(view: &SetView) -> usize {
-    let good = view.members.iter().filter(|(_, is)| matches!(is, Condition::Good | Condition::Draining));
+    let good = view.members.iter().filter(|(_, is)| is.is_source());
     distinct_nodes(&good.map(|(member, _)| *member).collect::<Vec<_>>())
 }
 

@@ -10,7 +10,6 @@ use ebb_wire::{convert, pb};
 
 use super::examine::Found;
 use super::{FINDINGS_MAX, find_state};
-use crate::copies::repair::Condition;
 use crate::describe::describe;
 use crate::recovery::run::pull_deadline;
 use crate::shared::Shared;
@@ -180,8 +179,7 @@ async fn compare_set(shared: &Shared, set: &pb::RaidSet) -> Result<Vec<String>> 
     // A member that is lost or damaged is made again first.
     let sources = |metablock: u64, members: &[pb::Member]| -> Result<Vec<pb::Hop>> {
         let is_good = |member: &&pb::Member| {
-            let condition = shared.with_view(|view| view.condition(MetablockId::new(metablock), member));
-            matches!(condition, Condition::Good | Condition::Draining)
+            shared.with_view(|view| view.condition(MetablockId::new(metablock), member)).is_source()
         };
         let good: Vec<pb::Hop> =
             members.iter().filter(is_good).map(|member| shared.hop(*member)).collect::<Result<_>>()?;

@@ -7,7 +7,6 @@ use ebb_meta::{Cold, Machine};
 use ebb_types::{DatasetId, InodeId, MetablockId, RaidSetId, VolumeId};
 use ebb_wire::{convert, pb};
 
-use crate::copies::repair::Condition;
 use crate::shared::Shared;
 
 /// Most RAID sets of one round.
@@ -57,9 +56,7 @@ pub(crate) fn gather(shared: &Shared, machine: &Machine, dataset: DatasetId) -> 
 
 fn old_slot(shared: &Shared, slot: &pb::RaidSlot, directories: &BTreeMap<InodeId, InodeId>) -> OldSlot {
     let metablock = MetablockId::new(slot.metablock);
-    let is_good = |member: &&pb::Member| {
-        shared.with_view(|view| matches!(view.condition(metablock, member), Condition::Good | Condition::Draining))
-    };
+    let is_good = |member: &&pb::Member| shared.with_view(|view| view.condition(metablock, member).is_source());
     let member = |member: &pb::Member| -> (Seat, VolumeId) {
         (Seat { node: member.node_id(), home: member.home_id() }, member.volume_id())
     };

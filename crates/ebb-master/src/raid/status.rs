@@ -97,7 +97,6 @@ fn parts_of(shared: &Shared, set: &pb::RaidSet) -> Vec<Part> {
         let part = |(metablock, members): (u64, Vec<pb::Member>)| {
             let conditions: Vec<Condition> =
                 members.iter().map(|member| view.condition(MetablockId::new(metablock), member)).collect();
-            let is_good = |condition: &Condition| matches!(condition, Condition::Good | Condition::Draining);
             let texts = members.iter().zip(&conditions).map(|(member, condition)| {
                 let state = match condition {
                     Condition::Good => "good",
@@ -109,7 +108,10 @@ fn parts_of(shared: &Shared, set: &pb::RaidSet) -> Vec<Part> {
                 };
                 format!("n{} {state}", member.node)
             });
-            Part { text: texts.collect::<Vec<_>>().join(", "), is_lost: !conditions.iter().any(is_good) }
+            Part {
+                text: texts.collect::<Vec<_>>().join(", "),
+                is_lost: !conditions.iter().any(|condition| condition.is_source()),
+            }
         };
         parts.into_iter().map(part).collect()
     })

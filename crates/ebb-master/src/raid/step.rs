@@ -120,7 +120,7 @@ impl Facts<'_> {
     }
 
     fn is_good(&self, metablock: MetablockId, member: &pb::Member) -> bool {
-        matches!(self.condition(metablock, member), Condition::Good | Condition::Draining)
+        self.condition(metablock, member).is_source()
     }
 }
 

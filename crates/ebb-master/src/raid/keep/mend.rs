@@ -8,7 +8,6 @@ use pb::command::Command as Op;
 
 use super::ROW_EPOCH;
 use super::freeze::promise_of;
-use crate::copies::repair::Condition;
 use crate::copies::transfer::{Pull, pull};
 use crate::placement::{Need, place_roomy};
 use crate::raid::step::Mend;
@@ -93,7 +92,7 @@ async fn rebuild(
     length: u64,
 ) -> Result<(Version, u64)> {
     let is_good = |metablock: MetablockId, member: &pb::Member| {
-        shared.with_view(|view| matches!(view.condition(metablock, member), Condition::Good | Condition::Draining))
+        shared.with_view(|view| view.condition(metablock, member).is_source())
     };
     let hops = |metablock: u64, members: &[&pb::Member]| -> Result<Vec<pb::Hop>> {
         let metablock = MetablockId::new(metablock);
@@ -140,9 +139,7 @@ pub(super) async fn return_copy(shared: &Arc<Shared>, set: &pb::RaidSet, metablo
     let Some(slot) = set.slots.iter().find(|slot| slot.metablock == metablock.raw()) else {
         bail!(Internal, "{metablock} is no slot of rs{}", set.id);
     };
-    let is_good = |member: &&pb::Member| {
-        shared.with_view(|view| matches!(view.condition(metablock, member), Condition::Good | Condition::Draining))
-    };
+    let is_good = |member: &&pb::Member| shared.with_view(|view| view.condition(metablock, member).is_source());
     let target = match slot.leaving.iter().find(is_good) {
         Some(back) => *back,
         None => {
