@@ -43,10 +43,28 @@ pub struct Due {
     pub last_s: u64,
 }
 
+impl Due {
+    /// Whether the last change is long enough ago. `full`: length of a full metablock of the dataset, in bytes.
+    pub(super) fn is_old(&self, block: &Metablock, full: u64) -> bool {
+        block.committed_s <= if block.length < full { self.last_s } else { self.full_s }
+    }
+}
+
+/// Whether all copies are there and at home, and no truncation still shortens the metablock.
+///
+/// `wanted`: number of copies. `trimmed`: the metablock of the file's truncation.
+pub(super) fn is_settled(block: &Metablock, wanted: usize, trimmed: Option<u64>) -> bool {
+    block.members.len() >= wanted
+        && block.left_out().is_empty()
+        && trimmed != Some(block.id.raw())
+        && !block.members.iter().any(pb::Member::is_guest)
+}
+
 impl Machine {
     /// Metablocks of a dataset that are due and could become slots now, in the order of their directories. It walks all names.
     ///
-    /// `is_asked`: files whose metablocks are due whatever their age. A Seal asks the same again, and whether a lease or a recovery is in its way.
+    /// `is_asked`: files whose metablocks are due whatever their age. A Seal asks the same again, and whether a lease
+    /// or a recovery is in its way.
     pub fn cold_metablocks<'a>(
         &'a self,
         dataset: DatasetId,
@@ -68,11 +86,8 @@ impl Machine {
                 block.frozen.is_none_or(|frozen| frozen.raid_set.is_none())
                     && block.version != Version::ZERO
                     && block.length >= due.min_len
-                    && (now || block.committed_s <= if block.length < full { due.last_s } else { due.full_s })
-                    && block.members.len() >= wanted
-                    && block.left_out().is_empty()
-                    && trimmed != Some(block.id.raw())
-                    && !block.members.iter().any(pb::Member::is_guest)
+                    && (now || due.is_old(block, full))
+                    && is_settled(block, wanted, trimmed)
             };
             file.map.iter().filter(is_due).map(move |block| Cold {
                 metablock: block.id,

@@ -2,9 +2,8 @@
 
 use ebb_types::{DatasetId, InodeId};
 
-use super::cold::Due;
+use super::cold::{Due, is_settled};
 use crate::Machine;
-use crate::map::Metablock;
 
 /// Bytes of a dataset, by recorded lengths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -41,18 +40,12 @@ impl Machine {
                 let bytes = block.frozen.map_or(block.length, |frozen| frozen.length);
                 tally.stored += bytes * block.members.len() as u64;
                 let set = block.frozen.and_then(|frozen| frozen.raid_set).and_then(|id| self.raid.get(id));
-                let is_ready = |block: &Metablock| {
-                    let is_whole = block.members.len() >= wanted && block.left_out().is_empty();
-                    let is_home = !block.members.iter().any(ebb_wire::pb::Member::is_guest);
-                    is_whole && is_home && trimmed != Some(block.id.raw())
-                };
-                let due_s = if block.length < full { due.last_s } else { due.full_s };
                 let part = match set {
                     Some(set) if block.members.len() > set.code.copies as usize => &mut tally.sealed,
                     Some(_) => &mut tally.encoded,
                     None if bytes < due.min_len => &mut tally.short,
-                    None if block.committed_s > due_s => &mut tally.young,
-                    None if !is_ready(block) => &mut tally.unready,
+                    None if !due.is_old(block, full) => &mut tally.young,
+                    None if !is_settled(block, wanted, trimmed) => &mut tally.unready,
                     None => &mut tally.due,
                 };
                 *part += block.length;
