@@ -33,7 +33,7 @@ pub(crate) struct RaidHolding {
     pub nodes: Vec<u64>,
     /// Parts that may be missing.
     pub rows: usize,
-    /// Nodes of the slots that files have.
+    /// Nodes of the slots that files have, in order.
     pub slots: Vec<u64>,
 }
 
@@ -47,7 +47,8 @@ impl RaidHolding {
         let mut all: Vec<u64> = parts.map(|member| member.node).collect();
         all.sort_unstable();
         let living = set.slots.iter().filter(|slot| slot.inode != 0);
-        let slots = living.flat_map(|slot| &slot.members).map(|member| member.node).collect();
+        let mut slots: Vec<u64> = living.flat_map(|slot| &slot.members).map(|member| member.node).collect();
+        slots.sort_unstable();
         Some(Self { nodes: all, rows: set.rows.len(), slots })
     }
 }
@@ -142,25 +143,29 @@ impl Holdings {
 
     /// RAID sets on the same nodes count as one holding. Beyond `most`, those that bear as many losses do, on all their nodes.
     fn list_raid(&self, most: usize) -> Vec<pb::PowerHolding> {
-        let mut apart: BTreeMap<(&[u64], usize), u64> = BTreeMap::new();
-        for holding in self.raid.values() {
-            *apart.entry((&holding.nodes, holding.rows)).or_default() += holding.slots.len() as u64;
+        let mut apart: BTreeMap<(&[u64], &[u64], usize), u64> = BTreeMap::new();
+        for holding in self.raid.values().filter(|holding| !holding.slots.is_empty()) {
+            *apart.entry((&holding.nodes, &holding.slots, holding.rows)).or_default() += holding.slots.len() as u64;
         }
-        let message = |nodes: Vec<u64>, rows: usize, metablocks: u64| pb::PowerHolding {
+        let mut merged: BTreeMap<usize, (BTreeSet<u64>, BTreeSet<u64>, u64)> = BTreeMap::new();
+        for ((nodes, slots, rows), count) in apart.iter().skip(most) {
+            let (all, of_slots, sum) = merged.entry(*rows).or_default();
+            all.extend(*nodes);
+            of_slots.extend(*slots);
+            *sum += count;
+        }
+        let message = |nodes: Vec<u64>, slots: Vec<u64>, rows: usize, metablocks: u64| pb::PowerHolding {
             nodes,
+            slots,
             copies: rows as u64 + 1,
             metablocks,
             decoded: true,
             ..Default::default()
         };
-        let mut merged: BTreeMap<usize, (BTreeSet<u64>, u64)> = BTreeMap::new();
-        for ((nodes, rows), count) in apart.iter().skip(most) {
-            let (all, sum) = merged.entry(*rows).or_default();
-            all.extend(*nodes);
-            *sum += count;
-        }
-        let listed = apart.into_iter().take(most).map(|((nodes, rows), count)| message(nodes.to_vec(), rows, count));
-        let merged = merged.into_iter().map(|(rows, (nodes, sum))| message(nodes.into_iter().collect(), rows, sum));
+        let listed = apart.into_iter().take(most);
+        let listed = listed.map(|((nodes, slots, rows), count)| message(nodes.to_vec(), slots.to_vec(), rows, count));
+        let all = |nodes: BTreeSet<u64>| nodes.into_iter().collect::<Vec<_>>();
+        let merged = merged.into_iter().map(|(rows, (nodes, slots, sum))| message(all(nodes), all(slots), rows, sum));
         listed.chain(merged).collect()
     }
 }
@@ -238,7 +243,11 @@ mod tests {
         all.on_raid_set(RaidSetId::new(5), Some(&set));
         let decoded = |all: &Holdings| all.list().into_iter().filter(|held| held.decoded).collect::<Vec<_>>();
         assert_eq!(list(&all, 9), [(vec![1, 2, 3], 3, 1), (vec![2], 1, 1), (vec![1, 2, 3, 4], 2, 2)]);
-        assert_eq!(decoded(&all).len(), 1);
+        assert_eq!(
+            decoded(&all).iter().map(|held| &held.slots[..]).collect::<Vec<_>>(),
+            [[1, 2]],
+            "a dead slot needs no node"
+        );
         // Copies are still to go: each slot counts by its members.
         set.slots[0].members.push(member(9));
         all.on_raid_set(RaidSetId::new(5), Some(&set));

@@ -106,8 +106,11 @@ impl Known {
 /// A holding of the master's answer, in the core's terms.
 #[must_use]
 pub fn holding(message: &pb::PowerHolding) -> Holding {
+    let nodes = |ids: &[u64]| ids.iter().copied().map(NodeId::new).collect::<Vec<_>>();
+    // A master of an earlier release does not tell which nodes have slots.
+    let slots = if message.decoded && message.slots.is_empty() { &message.nodes } else { &message.slots };
     Holding {
-        nodes: message.nodes.iter().copied().map(NodeId::new).collect(),
+        nodes: nodes(&message.nodes),
         copies: if message.copies == 0 {
             message.nodes.len()
         } else {
@@ -115,18 +118,20 @@ pub fn holding(message: &pb::PowerHolding) -> Holding {
         },
         metablocks: message.metablocks,
         example: message.example.clone(),
-        decoded: message.decoded,
+        slots: nodes(slots),
     }
 }
 
 /// A holding of the core, in the terms of a question to the master.
 pub(crate) fn to_message(holding: &Holding) -> pb::PowerHolding {
+    let raw = |nodes: &[NodeId]| nodes.iter().map(|node| node.raw()).collect();
     pb::PowerHolding {
-        nodes: holding.nodes.iter().map(|node| node.raw()).collect(),
+        nodes: raw(&holding.nodes),
         copies: holding.copies as u64,
         metablocks: holding.metablocks,
         example: holding.example.clone(),
-        decoded: holding.decoded,
+        decoded: holding.is_decoded(),
+        slots: raw(&holding.slots),
     }
 }
 

@@ -11,12 +11,14 @@ use ebb_layout::targets::geared::Grid;
 use ebb_layout::targets::{Chain, Targets, check_replicas, equal_work, simple};
 use ebb_types::{DatasetId, NodeId, Result, bail};
 
+pub mod coded;
 mod holders;
 mod ring;
 mod strays;
 #[cfg(test)]
 mod tests;
 
+use coded::Coded;
 use strays::Stray;
 pub use strays::set_strays;
 
@@ -67,6 +69,8 @@ pub struct DatasetChain {
     replicas: u32,
     /// Blocks that lie elsewhere than the shape says; see [`set_strays`].
     strays: Vec<Stray>,
+    /// RAID sets on its nodes; see [`set_strays`].
+    coded: Vec<Coded>,
 }
 
 impl DatasetChain {
@@ -85,8 +89,8 @@ impl DatasetChain {
         if distinct.len() != nodes.len() {
             bail!(Invalid, "{dataset}: its expansion chain names a node twice");
         }
-        let (wanted_active, strays) = (None, Vec::new());
-        let chain = Self { dataset, weight: 1.0, wanted_active, nodes, shape, primaries, replicas, strays };
+        let (wanted_active, strays, coded) = (None, Vec::new(), Vec::new());
+        let chain = Self { dataset, weight: 1.0, wanted_active, nodes, shape, primaries, replicas, strays, coded };
         match shape {
             ChainShape::Anywhere | ChainShape::Ring => check_replicas(chain.count(), replicas)?,
             ChainShape::Simple | ChainShape::EqualWork => drop(chain.chain()?),
@@ -101,6 +105,12 @@ impl DatasetChain {
 
     fn count(&self) -> u32 {
         u32::try_from(self.nodes.len()).expect("a cluster has fewer than 2^32 nodes")
+    }
+
+    /// RAID sets on its nodes.
+    #[must_use]
+    pub fn coded(&self) -> &[Coded] {
+        &self.coded
     }
 
     /// Its nodes in order.
@@ -170,7 +180,7 @@ impl DatasetChain {
     ///
     /// On the circle these are neighbours: `ceil(N / r)` of `N` nodes for `r` copies, if all live.
     ///
-    /// Blocks that lie elsewhere ([`set_strays`]) add nodes.
+    /// Blocks that lie elsewhere, and RAID sets, add nodes ([`set_strays`]).
     #[must_use]
     pub fn cover(&self, dead: &BTreeSet<NodeId>) -> Vec<NodeId> {
         let places: BTreeSet<usize> = match self.shape {
@@ -181,7 +191,7 @@ impl DatasetChain {
         };
         let mut cover: BTreeSet<NodeId> =
             places.into_iter().map(|place| self.nodes[place]).filter(|node| !dead.contains(node)).collect();
-        strays::add_for(&self.strays, dead, &mut cover);
+        strays::add_for(self, dead, &mut cover);
         self.nodes.iter().copied().filter(|node| cover.contains(node)).collect()
     }
 

@@ -17,16 +17,23 @@ pub struct Holding {
     pub metablocks: u64,
     /// Name of one of their files, for people; empty if it was not looked up.
     pub example: String,
-    /// Whether they are slots of a RAID set. Then the nodes are those of all its parts, and something cannot be read without
-    /// so many of them as `copies` says. Who decodes needs the others together, so a node that blinks helps nobody else.
-    pub decoded: bool,
+    /// Nodes of the slots that files have, if they are a RAID set; else empty. The nodes above are then those of all its
+    /// parts, and without so many of them as `copies` says a slot elsewhere cannot be decoded. Decoding needs the others
+    /// together, so a node that blinks is no help to another.
+    pub slots: Vec<NodeId>,
 }
 
 impl Holding {
     /// Whether both describe the same metablocks.
     #[must_use]
     pub fn lies_like(&self, other: &Self) -> bool {
-        (&self.nodes, self.copies, self.decoded) == (&other.nodes, other.copies, other.decoded)
+        (&self.nodes, self.copies, &self.slots) == (&other.nodes, other.copies, &other.slots)
+    }
+
+    /// Whether they are slots of a RAID set with one copy of each.
+    #[must_use]
+    pub fn is_decoded(&self) -> bool {
+        !self.slots.is_empty()
     }
 }
 
@@ -53,12 +60,14 @@ pub fn at_stake<'a>(plan: &PowerPlan, holdings: &'a [Holding], dead: &BTreeSet<N
     let is_lost = |holding: &&Holding| {
         let (gone, living): (Vec<_>, Vec<_>) = holding.nodes.iter().partition(|node| dead.contains(node));
         let dark = living.iter().filter(|node| !reachable(node)).count();
-        let unsteady = living.iter().filter(|node| blinks(node)).count();
-        match holding.decoded {
-            // What is on a node that is reached is read there. The rest is decoded of nodes that are on together.
-            true => gone.len() + dark > 0 && unsteady > 0 && gone.len() + unsteady >= holding.copies,
-            false => dark > 0 && gone.len() + dark >= holding.copies,
+        if !holding.is_decoded() {
+            return dark > 0 && gone.len() + dark >= holding.copies;
         }
+        // What is on a node that is reached is read there. The rest is decoded of nodes that are on together.
+        let is_read_there = |node: &NodeId| !dead.contains(node) && reachable(node);
+        let unsteady = living.iter().filter(|node| blinks(node)).count();
+        let is_decodable = gone.len() + unsteady < holding.copies;
+        unsteady > 0 && !is_decodable && !holding.slots.iter().all(is_read_there)
     };
     holdings.iter().filter(is_lost).collect()
 }

@@ -66,7 +66,7 @@ pub(crate) async fn find(
     }
     let found: Vec<Option<String>> = searches.iter().map(|search| search.path(&paths).cloned()).collect();
     for (wanted, path) in wanted.iter().zip(found) {
-        let key = |held: &pb::PowerHolding| (held.nodes.clone(), held.copies, held.decoded);
+        let key = |held: &pb::PowerHolding| (held.nodes.clone(), held.copies, held.slots.clone());
         let is_it = |held: &&mut pb::PowerHolding| key(held) == key(wanted);
         if let Some(held) = holdings.iter_mut().find(is_it) {
             held.example = path.unwrap_or_default();
@@ -94,7 +94,8 @@ impl Search<'_> {
     }
 
     fn offer(&mut self, inode: InodeId, members: &[pb::Member]) {
-        let is_among = |member: &pb::Member| self.of.nodes.contains(&member.node);
+        let nodes_of = if self.of.slots.is_empty() { &self.of.nodes } else { &self.of.slots };
+        let is_among = |member: &pb::Member| nodes_of.contains(&member.node);
         if self.is_full() || self.files.last() == Some(&inode) || !members.iter().all(is_among) {
             return;
         }

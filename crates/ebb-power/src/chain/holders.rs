@@ -21,12 +21,14 @@ const SMALL: usize = 16;
 const LISTED_MAX: u64 = 256;
 /// Least share of blocks that lie where the layout says.
 const IN_PLACE_LEAST: f64 = 1.0 / 64.0;
+/// Smaller shares are errors of rounding.
+const SHARE_LEAST: f64 = 1e-6;
 /// Generator of the lattice: copy `k` of block `b` is at the fraction `b g^k / n` of its run (Korobov, 1959).
 const GENERATOR: u64 = 76;
 
 impl DatasetChain {
-    /// Sets of nodes with the copies of the same blocks, and each set's share of the data. The shares add up to 1. Blocks
-    /// that lie elsewhere than the layout says have sets of their own.
+    /// Sets of nodes with the copies of the same blocks, and each set's share of the data. Blocks that lie elsewhere than
+    /// the layout says have sets of their own. The shares add up to 1, with those of its RAID sets.
     #[must_use]
     pub fn holder_sets(&self) -> BTreeMap<BTreeSet<NodeId>, f64> {
         let places = match self.shape {
@@ -38,8 +40,13 @@ impl DatasetChain {
             ChainShape::Geared { gear_size } => self.sample_of_gears(gear_size),
         };
         let strays: f64 = self.strays.iter().map(|stray| stray.share).sum();
-        let in_place = (1.0 - strays).max(IN_PLACE_LEAST);
-        let total = strays + in_place;
+        let coded: f64 = self.coded.iter().map(|coded| coded.share).sum();
+        let in_copies = 1.0 - coded;
+        if in_copies < SHARE_LEAST {
+            return BTreeMap::new();
+        }
+        let in_place = (in_copies - strays).max(IN_PLACE_LEAST);
+        let total = (strays + in_place) / in_copies;
         let each = in_place / total / places.len().max(1) as f64;
         let mut sets = BTreeMap::new();
         let mut add = |nodes: BTreeSet<NodeId>, share: f64| {

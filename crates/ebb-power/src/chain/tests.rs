@@ -219,7 +219,7 @@ fn blocks_that_lie_elsewhere_add_to_the_cover() {
         copies,
         metablocks: 1,
         example: String::new(),
-        decoded: false,
+        slots: Vec::new(),
     };
     let mut chains = [chain(9, ChainShape::Ring, 0, 3), chain(12, ChainShape::EqualWork, 2, 2)];
     // Half-way points leave a gap of four; a block of the other dataset is covered by its primary.
@@ -283,6 +283,66 @@ proptest! {
         if turns.len() == count as usize {
             let simple = f64::from(copies.min(count)) * at_once as f64 / f64::from(count);
             prop_assert!((share - simple.min(1.0)).abs() < 1e-9, "copies hardly overlap: {} {}", share, simple);
+        }
+    }
+}
+
+/// RAID sets of a code on these nodes, slots first.
+fn raid_set(nodes: &[u64], rows: usize) -> Holding {
+    let nodes: Vec<NodeId> = nodes.iter().copied().map(NodeId::new).collect();
+    let slots = nodes[..nodes.len() - rows].to_vec();
+    Holding { nodes, copies: rows + 1, metablocks: 4, example: String::new(), slots }
+}
+
+#[test]
+fn rows_sleep_behind_the_primaries_and_replace_a_dead_one() {
+    let holdings = [raid_set(&[1, 2, 3, 4, 7, 16], 2), raid_set(&[2, 3, 4, 5, 8, 17], 2)];
+    let mut chains = [chain(20, ChainShape::Simple, 5, 3)];
+    let cover = |chains: &mut [DatasetChain], gone: &[u64]| {
+        set_strays(chains, &holdings, &dead(gone));
+        chains[0].cover(&dead(gone)).iter().map(|node| node.raw()).collect::<Vec<_>>()
+    };
+    assert_eq!(cover(&mut chains, &[]), [1, 2, 3, 4, 5]);
+    let second: Vec<u64> = (6..=13).collect();
+    assert_eq!(cover(&mut chains, &[1]), [&[2, 3, 4, 5], &second[..]].concat(), "with the second copies a row of each");
+    assert_eq!(cover(&mut chains, &[1, 2]), [&[3, 4, 5], &second[..], &[16]].concat(), "one has lost two slots");
+    // Everything is in RAID sets.
+    assert_eq!(chains[0].holder_sets(), BTreeMap::new());
+    assert!((chains[0].coded().iter().map(|coded| coded.share).sum::<f64>() - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn k_of_n_of_the_circle_hold_what_is_encoded_on_its_turns() {
+    for (nodes, code, wanted) in [(12, (4, 2), 8), (20, (8, 2), 16), (15, (8, 2), 12), (9, (2, 1), 6)] {
+        let turn = |first| ebb_layout::targets::ring::evenly(nodes, code.0 + code.1, first);
+        let set = |first| {
+            raid_set(&turn(first).iter().map(|place| u64::from(*place) + 1).collect::<Vec<_>>(), code.1 as usize)
+        };
+        let holdings: Vec<Holding> = (0..nodes).map(set).collect();
+        let mut chains = [chain(nodes.into(), ChainShape::Ring, 0, 3)];
+        set_strays(&mut chains, &holdings, &BTreeSet::new());
+        assert_eq!(chains[0].cover(&BTreeSet::new()).len(), wanted, "{code:?} on {nodes}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_raid_set_that_can_be_is_at_hand_with_the_cover(sets in proptest::collection::vec(
+            (proptest::sample::subsequence((1_u64..13).collect::<Vec<_>>(), 3..8), 1_usize..3), 1..12),
+            gone in proptest::collection::btree_set(1_u64..13, 0..4), kind in 0_u32..3) {
+        let shape = [ChainShape::Anywhere, ChainShape::Ring, ChainShape::EqualWork][kind as usize];
+        let mut chains = [chain(12, shape, 2, 3)];
+        let gone: BTreeSet<NodeId> = gone.into_iter().map(NodeId::new).collect();
+        let holdings: Vec<Holding> = sets.iter().map(|(nodes, rows)| raid_set(nodes, *rows)).collect();
+        set_strays(&mut chains, &holdings, &gone);
+        let cover = chains[0].cover(&gone);
+        for held in &holdings {
+            let on = held.nodes.iter().filter(|node| cover.contains(node)).count();
+            let alive = held.nodes.iter().filter(|node| !gone.contains(node)).count();
+            let needed = held.nodes.len() + 1 - held.copies;
+            let living = held.slots.iter().filter(|node| !gone.contains(node));
+            prop_assert!(on >= needed.min(alive) || living.clone().all(|node| cover.contains(node)) &&
+                (alive < needed || living.count() == held.slots.len()), "{:?} with {:?}", held, cover);
         }
     }
 }

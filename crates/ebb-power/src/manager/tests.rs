@@ -39,7 +39,7 @@ impl Bench {
             copies: 2,
             metablocks: 5,
             example: format!("/data/{node}"),
-            decoded: false,
+            slots: Vec::new(),
         };
         let holdings = (1..=2).map(holding).collect();
         let (dead, late, popularity) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
@@ -207,7 +207,7 @@ fn migration_waits_until_data_have_moved_while_there_is_power() {
         copies: 1,
         metablocks: 1,
         example: "/data/late".into(),
-        decoded: false,
+        slots: Vec::new(),
     });
     // The battery cannot carry the draw for good: a drop of supply comes first.
     bench.read(265.0 - 24.0);

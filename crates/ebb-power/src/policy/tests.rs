@@ -460,7 +460,7 @@ fn holdings(case: &Case) -> Vec<Holding> {
         copies: places.len(),
         metablocks: 1,
         example: format!("/{places:?}"),
-        decoded: false,
+        slots: Vec::new(),
     };
     ring.chain(chain).map(holding).collect()
 }

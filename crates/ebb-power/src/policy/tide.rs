@@ -16,10 +16,12 @@ use super::circular::blink;
 use super::fit::carried;
 use super::{Ask, PolicyKind, Rotational, Schedule};
 use crate::chain::DatasetChain;
+use crate::chain::coded::Coded;
 use crate::plan::Duty;
 
 mod candidates;
 mod choice;
+mod full_read;
 mod reads;
 mod score;
 #[cfg(test)]
@@ -82,6 +84,7 @@ impl Plans<(Candidate, f64)> {
             let rate = rate(ask, &mut reads, &plan.duties, plan.period_ms);
             (plan, rate)
         });
+        reads.share_bounds();
         (reads, plans)
     }
 }
@@ -118,8 +121,13 @@ fn to_schedule(ask: &Ask<'_>, chosen: Scored) -> Schedule {
     );
     let duties: BTreeMap<NodeId, Duty> = ask.circle.iter().copied().zip(plan.duties).collect();
     let is_served = |node: &NodeId| duties.get(node).is_some_and(|duty| *duty != Duty::Off);
-    let is_out = |set: &BTreeSet<NodeId>| set.iter().any(|node| !ask.dead.contains(node)) && !set.iter().any(is_served);
-    let stalls = |chain: &&DatasetChain| chain.holder_sets().keys().any(is_out);
+    let is_alive = |node: &NodeId| !ask.dead.contains(node);
+    let is_out = |set: &BTreeSet<NodeId>| set.iter().any(is_alive) && !set.iter().any(is_served);
+    let is_read = |node: &NodeId| is_alive(node) && is_served(node);
+    let stalls = |chain: &&DatasetChain| {
+        let is_dark = |coded: &Coded| coded.parts.iter().any(is_alive) && !coded.is_at_hand(is_read);
+        chain.holder_sets().keys().any(is_out) || chain.coded().iter().any(is_dark)
+    };
     let stalled = ask.chains.iter().filter(stalls).map(|chain| chain.dataset).collect();
     Schedule { duties, interval_ms: plan.period_ms, stalled, why }
 }

@@ -11,7 +11,7 @@ fn some_of_the_data_on_many_nodes_may_have_its_last_copies_switched_off() {
     let dark: Vec<NodeId> = case.circle.iter().copied().filter(|node| plan.nodes[node].duty == Duty::Off).collect();
     let stake = |copies: usize, dead: &[NodeId]| {
         let held =
-            Holding { nodes: case.circle.clone(), copies, metablocks: 3, example: "/data".into(), decoded: false };
+            Holding { nodes: case.circle.clone(), copies, metablocks: 3, example: "/data".into(), slots: Vec::new() };
         at_stake(&plan, &[held], &dead.iter().copied().collect()).len()
     };
     let lit = case.circle.iter().copied().find(|node| !dark.contains(node)).unwrap();
@@ -31,7 +31,7 @@ fn data_out_of_reach_already_refuse_no_plan() {
         copies: 1,
         metablocks: 3,
         example: file.into(),
-        decoded: false,
+        slots: Vec::new(),
     };
     let holdings = [holding(7, "/dark"), holding(1, "/lit")];
     let dead = BTreeSet::new();
@@ -52,7 +52,7 @@ fn the_last_replica_node_is_not_switched_off_unless_forced() {
         copies: nodes.len(),
         metablocks: 3,
         example: file.into(),
-        decoded: false,
+        slots: Vec::new(),
     };
     let holdings = [at(&[7, 8], "/data/a"), at(&[1, 9], "/data/b"), at(&[99], "/always")];
     let lost = at_stake(&plan, &holdings, &BTreeSet::new());
@@ -82,7 +82,9 @@ proptest! {
             (proptest::collection::btree_set(1_u64..11, 1..4), 1_u64..500), 1..40),
             percent in 10_u32..100, shape in prop_oneof![Just(ChainShape::EqualWork), Just(ChainShape::Ring),
                 Just(ChainShape::Geared { gear_size: 2 }), Just(ChainShape::Anywhere)],
-            dead in proptest::collection::btree_set(1_u64..11, 0..2)) {
+            dead in proptest::collection::btree_set(1_u64..11, 0..2),
+            coded in proptest::collection::vec((proptest::sample::subsequence((1_u64..11).collect::<Vec<_>>(), 3..7),
+                1_usize..3), 0..4)) {
         let share = f64::from(percent) / 100.0;
         let mut case = Case::of(10, NodePower::REFERENCE, share).with_chain(shape, 2, 3);
         case.dead = dead.into_iter().map(NodeId::new).collect();
@@ -91,13 +93,22 @@ proptest! {
             nodes: nodes.into_iter().map(NodeId::new).collect(),
             metablocks,
             example: String::new(),
-            decoded: false,
+            slots: Vec::new(),
         };
-        let holdings: Vec<Holding> = sets.into_iter().map(held).collect();
+        let raid_set = |(nodes, rows): (Vec<u64>, usize)| {
+            let nodes: Vec<NodeId> = nodes.into_iter().map(NodeId::new).collect();
+            let slots = nodes[rows..].to_vec();
+            Holding { nodes, copies: rows + 1, metablocks: 300, example: String::new(), slots }
+        };
+        // With a slot on a dead node only a plan with the others on is good, and there may be too little power for it.
+        let is_whole = |held: &Holding| held.slots.iter().all(|node| !case.dead.contains(node));
+        let coded = coded.into_iter().map(raid_set).filter(is_whole);
+        let holdings: Vec<Holding> = sets.into_iter().map(held).chain(coded).collect();
         set_strays(&mut case.chains, &holdings, &case.dead);
         let plan = case.plan(PolicyKind::Tide);
         prop_assert_eq!(at_stake(&plan, &holdings, &case.dead), Vec::<&Holding>::new(), "{}", plan);
-        let reads: f64 = case.chains[0].holder_sets().values().sum();
+        let coded: f64 = case.chains[0].coded().iter().map(|coded| coded.share).sum();
+        let reads: f64 = case.chains[0].holder_sets().values().sum::<f64>() + coded;
         prop_assert!((reads - 1.0).abs() < 1e-9, "{}", reads);
     }
 }
@@ -113,7 +124,7 @@ fn a_raid_set_is_within_reach_while_enough_of_its_nodes_are_on_together() {
         copies: 3,
         metablocks: 4,
         example: "/cold".into(),
-        decoded: true,
+        slots: (1..=4).map(node).collect(),
     };
     let mut stake = |duties: [Duty; 6], dead: &[usize]| {
         for (number, duty) in (1..).zip(duties) {

@@ -83,6 +83,19 @@ impl Candidate {
         places.iter().all(|place| self.duties[*place] != Duty::Off)
     }
 
+    /// Whether each slot of a RAID set is on a node that is powered at some time, or enough others are on for good.
+    fn keeps_slots_in_reach(&self, ask: &Ask<'_>) -> bool {
+        let lies_on = |wanted: fn(&Duty) -> bool| {
+            let on = self.duties.iter().zip(ask.circle).filter(|(duty, node)| wanted(duty) && !ask.dead.contains(node));
+            on.map(|(_, node)| *node).collect::<BTreeSet<NodeId>>()
+        };
+        let (reached, on) = (lies_on(|duty| *duty != Duty::Off), lies_on(|duty| *duty == Duty::On));
+        let coded = ask.chains.iter().flat_map(|chain| chain.coded());
+        coded.into_iter().all(|coded| {
+            coded.slots.iter().all(|node| reached.contains(node)) || coded.is_at_hand(|node| on.contains(node))
+        })
+    }
+
     /// Whether each node that blinks serves for long enough at each wake.
     fn is_worth_waking(&self, ask: &Ask<'_>) -> bool {
         self.duties.iter().zip(ask.circle).all(|(duty, node)| match duty {
@@ -119,7 +132,8 @@ pub fn candidates(ask: &Ask<'_>, reads: &Reads) -> Vec<Candidate> {
     }
     builder.others_in_turns(&active, &mut found);
     let cover = builder.places(&ask.cover());
-    found.retain(|candidate| candidate.is_worth_waking(ask) && candidate.lights(&cover));
+    let is_sound = |one: &Candidate| one.is_worth_waking(ask) && one.lights(&cover) && one.keeps_slots_in_reach(ask);
+    found.retain(is_sound);
     found
 }
 
@@ -276,7 +290,7 @@ impl<'a> Builder<'a> {
 
     fn cover_in_turns(&self, reads: &Reads, found: &mut Vec<Candidate>) {
         let cover = self.cover();
-        let shares = shares(reads, self.nodes(), &cover);
+        let shares = reads.shares(&cover);
         let all = self.extra(&cover);
         let watts = self.power.in_turns(0.0, all / cover.len().max(1) as f64);
         if cover.is_empty() || watts <= 0.0 {
@@ -306,16 +320,4 @@ impl<'a> Builder<'a> {
             }
         }
     }
-}
-
-/// Each node's share of the reads if only these nodes serve, and the nodes of a set share its reads.
-fn shares(reads: &Reads, nodes: usize, among: &[usize]) -> Vec<f64> {
-    let mut shares = vec![0.0; nodes];
-    for (set, share) in reads.sets() {
-        let holders: Vec<usize> = set.iter().copied().filter(|place| among.contains(place)).collect();
-        for place in &holders {
-            shares[*place] += share / holders.len() as f64;
-        }
-    }
-    shares
 }

@@ -1,81 +1,96 @@
-//! Full reads of the data, limited by the nodes that hold it.
-//!
-//! A plan gives each node a share of the time in which it serves. The data of a set of nodes can be read only by these
-//! nodes. So a full read goes on at a rate of at most `serving(X) / demand(X)` nodes for every group `X`, where
-//! `demand(X)` is the share of the data that lies on `X` alone. By Hall's theorem the least of these bounds is reached.
-//! There are too many groups to try all of them. A maximum flow from the data to the nodes shows whether a rate is
-//! possible, and its minimum cut is a group that forbids it.
+//! Reads of all data: which nodes can answer them, and at which rate all of it can be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_types::NodeId;
-use petgraph::algo::dinics;
-use petgraph::graph::{DiGraph, EdgeIndex, NodeIndex};
-use petgraph::visit::EdgeRef;
 
+use super::full_read::{Bound, FullRead};
 use crate::policy::Ask;
 
-/// Flow of one node that always serves. Flows are whole numbers, so that the algorithm ends.
-const NODE_FLOW: f64 = 1e9;
-/// Rates that differ by less are equal.
-const RATE_SLACK: f64 = 1e-6;
-/// Most groups that are remembered. One flow more is needed for each that is forgotten.
-const BOUNDS_MAX: usize = 256;
-
-/// A group of nodes, and the share of the data that lies on no other node.
+/// Blocks that the same nodes can answer.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Bound {
-    /// Places on the circle.
-    pub nodes: Vec<usize>,
-    /// Above 0, at most 1.
-    pub demand: f64,
+pub struct ReadSet {
+    /// Places on the circle; any one of them answers.
+    pub holders: Vec<usize>,
+    /// Other places that answer together.
+    pub decoding: Option<Decoding>,
+    /// Their share of the data.
+    pub share: f64,
 }
 
-/// Reads of all data, as sets of nodes that can answer them.
+/// Parts of a RAID set, of which any `needed` give the others.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Decoding {
+    /// Places on the circle.
+    pub parts: Vec<usize>,
+    /// So many have to be on at the same time.
+    pub needed: usize,
+}
+
+impl ReadSet {
+    /// Places that read it under a plan, and how many reads each of its reads takes. `serves` tells which ever serve.
+    ///
+    /// What a node holds that ever serves is read there. The rest is decoded, at the cost of as many reads as parts are
+    /// needed.
+    fn work(&self, serves: impl Fn(usize) -> bool) -> (Vec<usize>, f64) {
+        let decoding = self.decoding.as_ref().filter(|_| !self.holders.iter().any(|place| serves(*place)));
+        let on =
+            |decoding: &Decoding| decoding.parts.iter().copied().filter(|place| serves(*place)).collect::<Vec<_>>();
+        let Some(decoding) = decoding else { return (self.holders.clone(), self.share) };
+        let lit = on(decoding);
+        // With too few parts nothing is read: the parts that are missing have all of the work.
+        let missing = || decoding.parts.iter().copied().filter(|place| !serves(*place)).collect();
+        let places = if lit.len() >= decoding.needed { lit } else { missing() };
+        (places, self.share * decoding.needed as f64)
+    }
+}
+
+/// Reads of all data.
 #[derive(Debug)]
 pub struct Reads {
-    sets: Vec<(Vec<usize>, f64)>,
-    bounds: Vec<Bound>,
-    flow: Flow,
-}
-
-/// The network: source, sets, nodes, sink.
-#[derive(Debug)]
-struct Flow {
-    graph: DiGraph<(), u64>,
-    source: NodeIndex,
-    sink: NodeIndex,
-    of_sets: Vec<EdgeIndex>,
-    of_nodes: Vec<EdgeIndex>,
+    nodes: usize,
+    sets: Vec<ReadSet>,
+    /// Full reads by the places that never serve, and hold slots.
+    full: BTreeMap<Vec<usize>, FullRead>,
 }
 
 impl Reads {
-    /// Reads of the datasets by their weights. Nodes that do not answer serve nothing. Data without a node that answers
+    /// Reads of the datasets by their weights. Nodes that do not answer serve nothing. Data that no living nodes can answer
     /// count for no plan. Without datasets each node has data of its own.
     pub fn new(ask: &Ask<'_>) -> Self {
         let places: BTreeMap<NodeId, usize> =
             ask.circle.iter().enumerate().map(|(place, node)| (*node, place)).collect();
-        let mut shares: BTreeMap<BTreeSet<usize>, f64> = BTreeMap::new();
+        let mut shares: BTreeMap<(BTreeSet<usize>, Option<Decoding>), f64> = BTreeMap::new();
         let living = |node: &NodeId| (!ask.dead.contains(node)).then(|| places[node]);
-        let mut add = |nodes: BTreeSet<usize>, share: f64| {
-            if !nodes.is_empty() {
-                *shares.entry(nodes).or_insert(0.0) += share;
+        let mut add = |holders: BTreeSet<usize>, decoding: Option<Decoding>, share: f64| {
+            if share > 0.0 && !(holders.is_empty() && decoding.is_none()) {
+                *shares.entry((holders, decoding)).or_insert(0.0) += share;
             }
         };
         for chain in ask.chains {
+            let weight = chain.weight.max(f64::MIN_POSITIVE);
             for (set, share) in chain.holder_sets() {
-                add(set.iter().filter_map(living).collect(), share * chain.weight.max(f64::MIN_POSITIVE));
+                add(set.iter().filter_map(living).collect(), None, share * weight);
+            }
+            for coded in chain.coded() {
+                let parts: Vec<usize> = coded.parts.iter().filter_map(living).collect();
+                let decoding = (parts.len() >= coded.needed).then_some(Decoding { parts, needed: coded.needed });
+                for slot in &coded.slots {
+                    let share = coded.share / coded.slots.len() as f64 * weight;
+                    add(living(slot).into_iter().collect(), decoding.clone(), share);
+                }
             }
         }
         if ask.chains.is_empty() {
-            ask.circle.iter().filter_map(living).for_each(|place| add([place].into(), 1.0));
+            ask.circle.iter().filter_map(living).for_each(|place| add([place].into(), None, 1.0));
         }
         let total: f64 = shares.values().sum();
-        let sets: Vec<(Vec<usize>, f64)> =
-            shares.into_iter().map(|(nodes, share)| (nodes.into_iter().collect(), share / total)).collect();
-        let all: BTreeSet<usize> = sets.iter().flat_map(|(nodes, _)| nodes).copied().collect();
-        let bounds = vec![Bound { nodes: all.into_iter().collect(), demand: 1.0 }];
-        Self { flow: Flow::new(ask.circle.len(), &sets), sets, bounds }
+        let set = |((holders, decoding), share): ((BTreeSet<usize>, Option<Decoding>), f64)| ReadSet {
+            holders: holders.into_iter().collect(),
+            decoding,
+            share: share / total,
+        };
+        Self { nodes: ask.circle.len(), sets: shares.into_iter().map(set).collect(), full: BTreeMap::new() }
     }
 
     /// Whether there is nothing to read.
@@ -83,99 +98,55 @@ impl Reads {
         self.sets.is_empty()
     }
 
-    /// Sets of places on the circle with the same data, and the share of the data.
-    pub fn sets(&self) -> &[(Vec<usize>, f64)] {
+    /// Blocks that the same nodes can answer.
+    pub fn sets(&self) -> &[ReadSet] {
         &self.sets
     }
 
-    /// The groups that have bounded a rate so far.
-    pub fn bounds(&self) -> &[Bound] {
-        &self.bounds
+    /// A full read under a plan that gives each node this share of the time.
+    fn full_mut(&mut self, serving: &[f64]) -> &mut FullRead {
+        let dark = self.dark(serving);
+        let work = |set: &ReadSet| set.work(|place| serving[place] > 0.0);
+        let Self { nodes, sets, full } = self;
+        full.entry(dark).or_insert_with(|| FullRead::new(*nodes, sets.iter().map(work).collect()))
     }
 
-    /// Rate of a full read, in nodes: as fast as so many nodes that always serve and hold everything. `serving` is each
-    /// node's share of the time.
+    /// Places with slots that never serve: their data are decoded.
+    fn dark(&self, serving: &[f64]) -> Vec<usize> {
+        let coded = self.sets.iter().filter_map(|set| set.decoding.as_ref());
+        let places: BTreeSet<usize> = coded.flat_map(|decoding| &decoding.parts).copied().collect();
+        places.into_iter().filter(|place| serving[*place] <= 0.0).collect()
+    }
+
+    /// Rate of a full read in the long run; see [`FullRead::rate`].
     pub fn rate(&mut self, serving: &[f64]) -> f64 {
-        let of = |bound: &Bound| bound.nodes.iter().map(|place| serving[*place]).sum::<f64>() / bound.demand;
-        let mut rate = self.bounds.iter().map(of).fold(f64::INFINITY, f64::min);
-        while rate > RATE_SLACK {
-            let Some(bound) = self.forbids(rate, serving) else { break };
-            let lower = of(&bound);
-            if lower >= rate - RATE_SLACK {
-                break;
-            }
-            rate = lower;
-            if self.bounds.len() < BOUNDS_MAX {
-                self.bounds.push(bound);
-            }
-        }
-        rate
+        self.full_mut(serving).rate(serving)
     }
 
-    /// A group of nodes that cannot serve its data at this rate, if there is one.
-    fn forbids(&mut self, rate: f64, serving: &[f64]) -> Option<Bound> {
-        let short = self.flow.run(rate, serving, &self.sets)?;
-        let nodes: BTreeSet<usize> = short.iter().flat_map(|set| &self.sets[*set].0).copied().collect();
-        let demand = self.sets.iter().filter(|(set, _)| set.iter().all(|place| nodes.contains(place)));
-        let demand = demand.map(|(_, share)| share).sum();
-        Some(Bound { nodes: nodes.into_iter().collect(), demand })
+    /// The groups that bound a full read under a plan with these shares of the time. Its rate was asked for before.
+    pub fn bounds(&self, serving: &[f64]) -> &[Bound] {
+        self.full.get(&self.dark(serving)).expect("the rate comes before the bounds").bounds()
     }
-}
 
-impl Flow {
-    fn new(nodes: usize, sets: &[(Vec<usize>, f64)]) -> Self {
-        let mut graph = DiGraph::new();
-        let (source, sink) = (graph.add_node(()), graph.add_node(()));
-        let servers: Vec<NodeIndex> = (0..nodes).map(|_| graph.add_node(())).collect();
-        let of_nodes = servers.iter().map(|server| graph.add_edge(*server, sink, 0)).collect();
-        let mut of_sets = Vec::new();
-        for (holders, _) in sets {
-            let set = graph.add_node(());
-            of_sets.push(graph.add_edge(source, set, 0));
-            for place in holders {
-                graph.add_edge(set, servers[*place], u64::MAX / 4);
+    /// Lets all full reads know the groups that bounded any of them.
+    pub fn share_bounds(&mut self) {
+        if self.full.len() < 2 {
+            return;
+        }
+        let groups: BTreeSet<Vec<usize>> =
+            self.full.values().flat_map(FullRead::bounds).map(|bound| bound.nodes.clone()).collect();
+        self.full.values_mut().for_each(|full| groups.iter().for_each(|group| full.add_bound(group)));
+    }
+
+    /// Each node's share of the work if only these nodes serve, and the nodes of a set share its reads.
+    pub fn shares(&self, among: &[usize]) -> Vec<f64> {
+        let mut shares = vec![0.0; self.nodes];
+        for (places, work) in self.sets.iter().map(|set| set.work(|place| among.contains(&place))) {
+            let holders: Vec<usize> = places.into_iter().filter(|place| among.contains(place)).collect();
+            for place in &holders {
+                shares[*place] += work / holders.len() as f64;
             }
         }
-        Self { graph, source, sink, of_sets, of_nodes }
-    }
-
-    /// The sets on the source's side of a minimum cut. `None` if everything flows.
-    fn run(&mut self, rate: f64, serving: &[f64], sets: &[(Vec<usize>, f64)]) -> Option<Vec<usize>> {
-        for (edge, (_, share)) in self.of_sets.iter().zip(sets) {
-            self.graph[*edge] = (rate * share * NODE_FLOW) as u64;
-        }
-        for (edge, share) in self.of_nodes.iter().zip(serving) {
-            self.graph[*edge] = (share * NODE_FLOW) as u64;
-        }
-        let wanted: u64 = self.of_sets.iter().map(|edge| self.graph[*edge]).sum();
-        let (flow, flows) = dinics(&self.graph, self.source, self.sink);
-        // One unit may be lost by rounding at each edge.
-        if flow + self.graph.edge_count() as u64 >= wanted {
-            return None;
-        }
-        let reached = self.reach(&flows);
-        let is_reached = |edge: &EdgeIndex| {
-            let (_, set) = self.graph.edge_endpoints(*edge).expect("an edge of the graph");
-            reached[set.index()]
-        };
-        Some((0..sets.len()).filter(|set| is_reached(&self.of_sets[*set])).collect())
-    }
-
-    /// Nodes that can be reached from the source with capacity left.
-    fn reach(&self, flows: &[u64]) -> Vec<bool> {
-        let mut reached = vec![false; self.graph.node_count()];
-        let mut open = vec![self.source];
-        reached[self.source.index()] = true;
-        while let Some(at) = open.pop() {
-            let onward = self.graph.edges(at).filter(|edge| flows[edge.id().index()] < *edge.weight());
-            let back = self.graph.edges_directed(at, petgraph::Incoming).filter(|edge| flows[edge.id().index()] > 0);
-            let next: Vec<NodeIndex> = onward.map(|edge| edge.target()).chain(back.map(|edge| edge.source())).collect();
-            for node in next {
-                if !std::mem::replace(&mut reached[node.index()], true) {
-                    open.push(node);
-                }
-            }
-        }
-        reached
+        shares
     }
 }

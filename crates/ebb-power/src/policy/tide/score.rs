@@ -1,6 +1,7 @@
 //! The worth of a periodic plan: waits of single reads, times of jobs, and the rate of full reads.
 
-use super::reads::{Bound, Reads};
+use super::full_read::Bound;
+use super::reads::{Decoding, ReadSet, Reads};
 use crate::plan::Duty;
 use crate::policy::Ask;
 
@@ -80,8 +81,12 @@ impl Serving {
 
 /// Rate of a full read in the long run, in nodes. The groups of nodes that bound it are remembered in `reads`.
 pub fn rate(ask: &Ask<'_>, reads: &mut Reads, duties: &[Duty], period_ms: u64) -> f64 {
-    let shares: Vec<f64> = all_serving(ask, duties, period_ms).map(|node| node.share(seconds(period_ms))).collect();
-    reads.rate(&shares)
+    reads.rate(&shares(all_serving(ask, duties, period_ms), seconds(period_ms)))
+}
+
+/// Each node's share of the time.
+fn shares(serving: impl IntoIterator<Item = Serving>, period_s: f64) -> Vec<f64> {
+    serving.into_iter().map(|node| node.share(period_s)).collect()
 }
 
 /// Scores duties of the nodes, in the order of the circle, with this period and [`rate`]. Times of jobs are bounded by the
@@ -94,7 +99,10 @@ pub fn score(ask: &Ask<'_>, reads: &Reads, duties: &[Duty], period_ms: u64, rate
     let work = |node_seconds: f64| match (rate > 1e-6, is_steady) {
         (false, _) => NEVER_JOB_S,
         (true, true) => node_seconds / rate,
-        (true, false) => work_s(reads.bounds(), &serving, period_s, node_seconds),
+        (true, false) => {
+            let bounds = reads.bounds(&shares(serving.iter().copied(), period_s));
+            work_s(bounds, &serving, period_s, node_seconds)
+        }
     };
     let (work_s, long_work_s) = (work(JOB_NODE_SECONDS), work(LONG_JOB * JOB_NODE_SECONDS));
     Score { wait_s: waits.mean_s(), wait_p90_s: waits.exceeded_by(TAIL), work_s, long_work_s, rate }
@@ -141,10 +149,10 @@ struct Waits {
 impl Waits {
     fn of(reads: &Reads, serving: &[Serving], period_s: f64) -> Self {
         let (mut gaps, mut never) = (Vec::new(), 0.0);
-        for (set, share) in reads.sets() {
+        for set in reads.sets() {
             match gaps_of(set, serving, period_s) {
-                Some(found) => gaps.extend(found.into_iter().map(|gap| (gap, *share))),
-                None => never += share,
+                Some(found) => gaps.extend(found.into_iter().map(|gap| (gap, set.share))),
+                None => never += set.share,
             }
         }
         gaps.sort_by(|one, other| other.0.total_cmp(&one.0));
@@ -176,15 +184,27 @@ impl Waits {
     }
 }
 
-/// Lengths of the gaps in which no node of the set serves. `None` if none ever does.
-fn gaps_of(set: &[usize], serving: &[Serving], period_s: f64) -> Option<Vec<f64>> {
+/// The gaps of these duties; see [`gaps_of`].
+#[cfg(test)]
+pub fn gaps(ask: &Ask<'_>, set: &ReadSet, duties: &[Duty], period_ms: u64) -> Option<Vec<f64>> {
+    let serving: Vec<Serving> = all_serving(ask, duties, period_ms).collect();
+    gaps_of(set, &serving, seconds(period_ms))
+}
+
+/// Lengths of the gaps in which nobody answers the set. `None` if nobody ever does.
+fn gaps_of(set: &ReadSet, serving: &[Serving], period_s: f64) -> Option<Vec<f64>> {
     let mut parts: Vec<(f64, f64)> = Vec::new();
-    for place in set {
+    for place in &set.holders {
         match serving[*place] {
             Serving::Always => return Some(Vec::new()),
             Serving::Never => {}
             Serving::Part(start, length) => parts.push((start, length)),
         }
+    }
+    match set.decoding.as_ref().map(|decoding| decoded(decoding, serving, period_s)) {
+        Some(Together::Always) => return Some(Vec::new()),
+        Some(Together::Parts(found)) => parts.extend(found),
+        None => {}
     }
     parts.sort_by(|one, other| one.0.total_cmp(&other.0));
     let first = parts.first().copied()?;
@@ -196,6 +216,36 @@ fn gaps_of(set: &[usize], serving: &[Serving], period_s: f64) -> Option<Vec<f64>
         end = end.max(start + length);
     }
     Some(gaps)
+}
+
+/// When enough parts of a RAID set serve at the same time.
+enum Together {
+    Always,
+    /// Beginning in the period, and length.
+    Parts(Vec<(f64, f64)>),
+}
+
+fn decoded(decoding: &Decoding, serving: &[Serving], period_s: f64) -> Together {
+    let of_parts = decoding.parts.iter().map(|place| serving[*place]);
+    let steady = of_parts.clone().filter(|serving| *serving == Serving::Always).count();
+    let Some(needed) = decoding.needed.checked_sub(steady).filter(|needed| *needed > 0) else {
+        return Together::Always;
+    };
+    // What reaches over the end of the period goes on at its beginning.
+    let turns = of_parts.filter_map(|serving| match serving {
+        Serving::Part(start, length) => Some((start, start + length)),
+        _ => None,
+    });
+    let turns: Vec<(f64, f64)> =
+        turns.flat_map(|(start, end)| [(start - period_s, end - period_s), (start, end)]).collect();
+    let inside = |moment: &f64| (0.0..=period_s).contains(moment);
+    let mut moments: Vec<f64> = turns.iter().flat_map(|(start, end)| [*start, *end]).filter(inside).collect();
+    moments.extend([0.0, period_s]);
+    moments.sort_by(f64::total_cmp);
+    let at_once = |moment: f64| turns.iter().filter(|(start, end)| (*start..*end).contains(&moment)).count();
+    let pairs = moments.windows(2).filter(|pair| pair[1] > pair[0]);
+    let enough = pairs.filter(|pair| at_once(f64::midpoint(pair[0], pair[1])) >= needed);
+    Together::Parts(enough.map(|pair| (pair[0], pair[1] - pair[0])).collect())
 }
 
 /// Mean time from a moment of the period until so many node-seconds, spread as the data are, are read.

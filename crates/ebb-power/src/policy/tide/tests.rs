@@ -9,9 +9,11 @@ use super::turns::{by_share, end_to_end};
 use super::*;
 use crate::battery::Battery;
 use crate::chain::ChainShape;
+use crate::chain::set_strays;
 use crate::hardware::{Hardware, NodePower, Supply};
 use crate::plan::profile::Profile;
 use crate::policy::{Timing, activation, circular, staggered};
+use crate::reach::Holding;
 
 type Rule = fn(&Ask<'_>) -> Schedule;
 
@@ -174,11 +176,56 @@ fn disks_that_spin_do_not_blink_while_the_cover_can_be_powered() {
     assert!(schedule.duties.values().all(|duty| !matches!(duty, Duty::Blink { .. })), "{}", schedule.why);
 }
 
+/// 4+2 on the turns of a circle of 12. Nodes that are on together serve everything from two thirds of them on; below that
+/// everything is read within an interval.
+#[test]
+fn encoded_data_are_at_hand_while_k_of_n_nodes_are_on() {
+    let mut site = Site::new(12, ChainShape::Ring, 0);
+    let turn = |first: usize| -> Vec<NodeId> { (0..6_usize).map(|step| site.circle[first + 2 * step]).collect() };
+    let held = |(first, rows): (usize, usize)| {
+        let nodes = turn(first);
+        let slots = (0..4).map(|slot| nodes[(rows + 2 + slot) % 6]).collect();
+        Holding { slots, nodes, copies: 3, metablocks: 40, example: String::new() }
+    };
+    let holdings = [(0, 0), (0, 2), (0, 4), (1, 0), (1, 2), (1, 4)].map(held);
+    set_strays(&mut site.chains, &holdings, NOBODY);
+    for percent in (10..=100).step_by(5) {
+        let (score, schedule) = site.score(f64::from(percent) / 100.0, schedule);
+        let lit = schedule.duties.values().filter(|duty| **duty != Duty::Off).count();
+        assert!(lit == 12 || lit >= 8 && score.wait_s == 0.0, "{percent} %: {score:?} {}", schedule.why);
+        assert!(score.wait_p90_s < schedule.interval_ms as f64 / 1000.0, "{percent} %: {score:?} {}", schedule.why);
+        // At 70 % the nodes around the circle take over from each other just in time, and read faster than eight that are on.
+        assert!(score.wait_s < 0.1 || percent < 70, "{percent} %: {score:?} {}", schedule.why);
+        assert_eq!(schedule.stalled, [], "{percent} %");
+    }
+}
+
+/// Three parts take turns of 30 s in a minute, from 0, 15 and 30 s on, and two of them give the slot of a fourth that is off.
+#[test]
+fn a_slot_is_decoded_while_enough_parts_are_on_together() {
+    let site = Site::new(4, ChainShape::Anywhere, 0);
+    let set = |holders: Vec<usize>| super::reads::ReadSet {
+        holders,
+        decoding: Some(super::reads::Decoding { parts: vec![0, 1, 2, 3], needed: 2 }),
+        share: 1.0,
+    };
+    site.with(1.0, |ask| {
+        let lost_ms = ask.power(site.circle[0]).transition_ms();
+        let blink = |start_ms: u64| Duty::Blink { start_ms, active_ms: 30_000 + lost_ms };
+        let duties = [blink(0), blink(15_000), blink(30_000), Duty::Off];
+        let gaps = |holders: Vec<usize>| super::score::gaps(ask, &set(holders), &duties, 60_000);
+        assert_eq!(gaps(vec![3]), Some(vec![30.0]), "15 to 45 s");
+        assert_eq!(gaps(vec![0]), Some(vec![15.0]), "and from 0 to 30 s its own");
+        assert_eq!(super::score::gaps(ask, &set(vec![3]), &[blink(0), Duty::Off, Duty::Off, Duty::Off], 60_000), None);
+    });
+}
+
 /// Rate by all groups of nodes.
 fn rate_by_all_groups(reads: &Reads, serving: &[f64]) -> f64 {
     let of_group = |group: u32| {
         let holds = |place: &usize| group >> place & 1 == 1;
-        let demand: f64 = reads.sets().iter().filter(|(set, _)| set.iter().all(holds)).map(|(_, share)| share).sum();
+        let inside = reads.sets().iter().filter(|set| set.holders.iter().all(holds));
+        let demand: f64 = inside.map(|set| set.share).sum();
         let serves: f64 = (0..serving.len()).filter(holds).map(|place| serving[place]).sum();
         if demand > 0.0 { serves / demand } else { f64::INFINITY }
     };
