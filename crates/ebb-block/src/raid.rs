@@ -31,8 +31,7 @@ impl Outline {
     /// Errors: `Invalid` if the message has more or fewer parts than its code.
     fn new(raid_set: u64, code: Option<pb::RaidCode>, slots: usize, rows: usize) -> Result<Self> {
         let raid_set = RaidSetId::new(raid_set);
-        let raw = code.unwrap_or_default();
-        let code = RaidCode { copies: raw.copies, slots: raw.slots, rows: raw.rows };
+        let code = RaidCode::from(code.unwrap_or_default());
         if let Err(sentence) = code.check() {
             bail!(Invalid, "{raid_set}: {sentence}");
         }

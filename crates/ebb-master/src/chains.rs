@@ -4,17 +4,19 @@
 //! The counts of copies are not logged. They are taken from the map when a master starts, and follow every change of a
 //! set. Placements that are being logged count too, so that several writers do not fill the same gap.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ebb_layout::restore::check_off;
 use ebb_layout::{ChainView, LayoutKind};
 use ebb_meta::Machine;
-use ebb_power::chain::{ChainShape, DatasetChain, choose_chain, sum_scores};
+use ebb_power::chain::{ChainShape, DatasetChain, choose_chain, set_strays, sum_scores};
+use ebb_power::reach::Holding;
 use ebb_types::{DatasetId, NodeId, Result, bail};
 use ebb_wire::pb;
 use pb::meta_op::Op;
 
+use crate::holdings::RaidHolding;
 use crate::reserve::OnItsWay;
 use crate::shared::{Shared, State};
 use crate::soft::Soft;
@@ -399,7 +401,10 @@ pub(crate) fn describe(shared: &Shared, call: &pb::DescribeDataset) -> Result<pb
     let (dataset, chain) = {
         let machine = shared.group.machine();
         let Some(dataset) = machine.dataset(id).cloned() else { bail!(NotFound, "there is no dataset {id}") };
-        let chain = power_chain(&dataset, &all_nodes(&machine))?;
+        let mut chain = power_chain(&dataset, &all_nodes(&machine))?;
+        let raid_sets = machine.raid_sets().filter(|set| set.dataset == dataset.id);
+        let holdings: Vec<Holding> = raid_sets.filter_map(|set| Some(RaidHolding::of(&set)?.to_core())).collect();
+        set_strays(std::slice::from_mut(&mut chain), &holdings, &BTreeSet::new());
         (dataset, chain)
     };
     let tally = of(&shared.soft(), &dataset)?.tally.clone();

@@ -8,7 +8,8 @@ pub(crate) mod examples;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_meta::Machine;
-use ebb_types::{DatasetId, RaidSetId};
+use ebb_power::reach::Holding;
+use ebb_types::{DatasetId, NodeId, RaidSetId};
 use ebb_wire::pb;
 use imbl::OrdMap;
 
@@ -39,7 +40,7 @@ pub(crate) struct RaidHolding {
 
 impl RaidHolding {
     /// None for one with two copies, and while copies are still to go: then each slot is counted like a metablock in copies.
-    fn of(set: &pb::RaidSet) -> Option<Self> {
+    pub(crate) fn of(set: &pb::RaidSet) -> Option<Self> {
         if set.slots.iter().any(|slot| slot.members.len() != 1) {
             return None;
         }
@@ -50,6 +51,18 @@ impl RaidHolding {
         let mut slots: Vec<u64> = living.flat_map(|slot| &slot.members).map(|member| member.node).collect();
         slots.sort_unstable();
         Some(Self { nodes: all, rows: set.rows.len(), slots })
+    }
+
+    /// In the power core's terms, as one holding.
+    pub(crate) fn to_core(&self) -> Holding {
+        let ids = |nodes: &[u64]| nodes.iter().copied().map(NodeId::new).collect();
+        Holding {
+            nodes: ids(&self.nodes),
+            copies: self.rows + 1,
+            metablocks: self.slots.len() as u64,
+            example: String::new(),
+            slots: ids(&self.slots),
+        }
     }
 }
 

@@ -16,6 +16,7 @@ pub(crate) mod keep;
 pub(crate) mod old;
 pub(crate) mod status;
 pub(crate) mod step;
+pub(crate) mod thaws;
 pub(crate) mod wishes;
 
 use std::sync::Arc;

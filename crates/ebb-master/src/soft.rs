@@ -25,6 +25,7 @@ use crate::options::Options;
 use crate::popular::Popular;
 use crate::power::timetable;
 use crate::raid::attempts::Encoding;
+use crate::raid::thaws::Thaws;
 use crate::registry::Registry;
 use crate::reserve::Reservations;
 use crate::served::Served;
@@ -79,6 +80,8 @@ pub(crate) struct Soft {
     pub allotting: Allotting,
     /// RAID sets that are being made.
     pub encoding: Encoding,
+    /// What was overwritten of them.
+    pub thaws: Thaws,
     pub failures: Failures,
 }
 
@@ -113,6 +116,7 @@ impl Soft {
             popular: Popular::default(),
             allotting: Allotting::new(options.session_ttl),
             encoding: Encoding::default(),
+            thaws: Thaws::default(),
             failures: Failures::default(),
         };
         for (session, host, _) in machine.sessions() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ebb_types::{
-    DatasetId, Encode, Geometry, InodeId, LOG_COPIES_MIN, Prefetch, RAID_METABLOCK_SIZE_MAX, RaidCode, ReadRule,
+    DatasetId, Encode, Geometry, InodeId, LOG_COPIES_MIN, Prefetch, RAID_METABLOCK_SIZE_MAX, ReadRule,
     Redundancy, Result, bail,
 };
 use ebb_wire::pb;
@@ -370,7 +370,7 @@ pub(crate) fn check_share(settings: &pb::Dataset) -> Result<()> {
 /// Refuses a code that no RAID set has, metablocks too long for one, and a way to encode that this release does not know.
 pub(crate) fn check_raid(settings: &pb::Dataset) -> Result<()> {
     let pb::Dataset { path, metablock_size, .. } = settings;
-    let raw = RaidCode { copies: settings.raid_copies, slots: settings.raid_slots, rows: settings.raid_rows };
+    let raw = settings.raid_code();
     if raw != Redundancy::Copies.to_raw() {
         if let Err(sentence) = raw.check() {
             bail!(Invalid, "dataset {path}: {sentence}");

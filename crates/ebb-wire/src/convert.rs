@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use ebb_types::{
-    BootId, Credentials, Epoch, Error, ErrorKind, Incarnation, InodeId, MetablockId, NodeId, Version, VolumeId, err,
+    BootId, Credentials, Epoch, Error, ErrorKind, Incarnation, InodeId, MetablockId, NodeId, RaidCode, Redundancy,
+    Version, VolumeId, err,
 };
 
 use crate::pb;
@@ -24,6 +25,41 @@ impl From<pb::Version> for Version {
 #[must_use]
 pub fn version(field: Option<pb::Version>) -> Version {
     field.map_or(Version::ZERO, Version::from)
+}
+
+impl From<RaidCode> for pb::RaidCode {
+    fn from(code: RaidCode) -> Self {
+        Self { copies: code.copies, slots: code.slots, rows: code.rows }
+    }
+}
+
+/// Not checked: a message can have any numbers.
+impl From<pb::RaidCode> for RaidCode {
+    fn from(code: pb::RaidCode) -> Self {
+        Self { copies: code.copies, slots: code.slots, rows: code.rows }
+    }
+}
+
+impl pb::Dataset {
+    /// The code of its settings, not checked; zeros if they have none.
+    #[must_use]
+    pub const fn raid_code(&self) -> RaidCode {
+        RaidCode { copies: self.raid_copies, slots: self.raid_slots, rows: self.raid_rows }
+    }
+
+    /// How its cold data are kept. A code out of bounds, of another release, counts as copies.
+    #[must_use]
+    pub fn redundancy(&self) -> Redundancy {
+        Redundancy::from_raw(self.raid_code()).unwrap_or_default()
+    }
+}
+
+impl pb::RaidSet {
+    /// Its code, not checked.
+    #[must_use]
+    pub fn raid_code(&self) -> RaidCode {
+        self.code.unwrap_or_default().into()
+    }
 }
 
 impl From<&Error> for pb::Failure {

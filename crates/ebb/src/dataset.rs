@@ -21,7 +21,7 @@ mod cold;
 mod remove;
 mod show;
 
-use cold::{EncodingArgs, code_message, cold, delay_ms, redundancy_of, warn_of_redundancy};
+use cold::{EncodingArgs, cold, delay_ms, warn_of_redundancy};
 
 #[derive(Debug, Subcommand)]
 pub enum DatasetCommand {
@@ -375,7 +375,7 @@ async fn set(context: &Context, client: &ebb_client::Client, args: SetArgs) -> R
         share: args.share,
         priority: args.priority,
         placement,
-        raid: args.redundancy.map(code_message),
+        raid: args.redundancy.map(|redundancy| redundancy.to_raw().into()),
         encode: args.encoding.encode.map(Encode::to_raw),
         delay_ms: args.encoding.delay.map(delay_ms).transpose()?,
         survive_rack: args.encoding.survive.is_some(),
@@ -457,7 +457,7 @@ fn to_json(dataset: &pb::Dataset) -> serde_json::Value {
         "min_copies": min_copies(dataset.min_copies, dataset.replicas),
         "log_copies": log_copies(dataset.log_copies, dataset.min_copies),
         "share": dataset.share, "priority": dataset.priority,
-        "redundancy": redundancy_of(dataset).to_string(),
+        "redundancy": dataset.redundancy().to_string(),
         "encode": Encode::from_raw(dataset.encode).unwrap_or_default().to_string(), "delay_ms": dataset.delay_ms,
         "trash_s": dataset.trash_seconds, "used_bytes": dataset.used_bytes, "used_inodes": dataset.used_inodes,
     })

@@ -8,7 +8,7 @@ use ebb_cli::output::{Table, counted, human_bytes};
 use ebb_cli::path::EbbPath;
 use ebb_cli::{Context, admin};
 use ebb_client::Client;
-use ebb_types::{HostName, RaidCode, Result, bail};
+use ebb_types::{HostName, Result, bail};
 use ebb_wire::pb;
 use serde_json::json;
 
@@ -89,6 +89,7 @@ async fn status(context: &Context) -> Result<()> {
     for dataset in &reply.datasets {
         context.output.say(&dataset.path);
         lines(dataset).iter().for_each(|line| context.output.say(&format!("  {line}")));
+        lines::warning(dataset).iter().for_each(|warning| context.output.warn(warning));
     }
     if !reply.encoding.is_empty() {
         let nodes: Vec<String> = reply.encoding.iter().map(|node| format!("n{node}")).collect();
@@ -118,7 +119,7 @@ async fn list(context: &Context, client: &Client, path: Option<&EbbPath>, troubl
             table.row(vec![
                 format!("rs{}", set.id),
                 described.path.clone(),
-                code_of(set).to_string(),
+                set.raid_code().to_string(),
                 set.slots.len().to_string(),
                 dead.to_string(),
                 human_bytes(set.slots.iter().map(|slot| slot.length).sum()),
@@ -137,14 +138,9 @@ async fn list(context: &Context, client: &Client, path: Option<&EbbPath>, troubl
     Ok(())
 }
 
-fn code_of(set: &pb::RaidSet) -> RaidCode {
-    let raw = set.code.unwrap_or_default();
-    RaidCode { copies: raw.copies, slots: raw.slots, rows: raw.rows }
-}
-
 fn state_of(described: &pb::DescribedRaidSet) -> String {
     let rows = described.set.as_ref().map_or(0, |set| set.rows.len());
-    let copies = described.set.as_ref().map_or(1, |set| code_of(set).copies as usize);
+    let copies = described.set.as_ref().map_or(1, |set| set.raid_code().copies as usize);
     let is_sealed = described.set.iter().flat_map(|set| &set.slots).any(|slot| slot.members.len() > copies);
     match described.lost as usize {
         0 if is_sealed => "whole, copies are still there".to_owned(),
@@ -168,7 +164,7 @@ async fn show(context: &Context, RaidSetNumber(id): RaidSetNumber) -> Result<()>
         context.output.print_json(&set_json(&described));
         return Ok(());
     }
-    context.output.say(&format!("rs{id} of {}: {}, {}", described.path, code_of(&set), state_of(&described)));
+    context.output.say(&format!("rs{id} of {}: {}, {}", described.path, set.raid_code(), state_of(&described)));
     let mut table = Table::new(&["PART", "METABLOCK", "FILE", "BYTES", "REPLICAS"]);
     let mut parts = described.parts.iter();
     for (number, slot) in set.slots.iter().enumerate() {
@@ -204,7 +200,7 @@ fn set_json(described: &pb::DescribedRaidSet) -> serde_json::Value {
         json!({ "metablock": row.metablock, "bytes": row.length, "replicas": state(set.slots.len() + number) })
     });
     json!({
-        "id": set.id, "dataset": described.path, "code": code_of(&set).to_string(), "lost": described.lost,
+        "id": set.id, "dataset": described.path, "code": set.raid_code().to_string(), "lost": described.lost,
         "slots": slots.collect::<Vec<_>>(), "rows": rows.collect::<Vec<_>>(),
     })
 }

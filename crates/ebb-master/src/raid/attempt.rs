@@ -144,7 +144,7 @@ impl Making {
         Ok(Self {
             id: RaidSetId::new(ids[0]),
             dataset: batch.dataset.raw(),
-            code: pb::RaidCode { copies: code.copies, slots: code.slots, rows: code.rows },
+            code: code.into(),
             stay: plan.slots.iter().map(|slot| slot.members.iter().map(to_member).collect()).collect(),
             slots,
             rows,

@@ -36,8 +36,7 @@ pub(crate) struct Batch {
 
 /// The code of a dataset that encodes, and how old data are then.
 pub(crate) fn code_of(dataset: &pb::Dataset) -> Option<(RaidCode, Duration)> {
-    let raw = RaidCode { copies: dataset.raid_copies, slots: dataset.raid_slots, rows: dataset.raid_rows };
-    let Some(Redundancy::Raid(code)) = Redundancy::from_raw(raw) else { return None };
+    let code = dataset.redundancy().code()?;
     let delay = match Encode::from_raw(dataset.encode)? {
         Encode::Off => return None,
         Encode::Immediate => AT_ONCE_FULL,

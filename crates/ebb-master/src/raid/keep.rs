@@ -73,10 +73,9 @@ fn look_around(
                 continue;
             }
         }
-        let raw = set.code.unwrap_or_default();
-        let code = RaidCode { copies: raw.copies, slots: raw.slots, rows: raw.rows };
+        let code = set.raid_code();
         let dataset = DatasetId::new(set.dataset);
-        let rule = rules.entry((set.dataset, [raw.copies, raw.slots, raw.rows])).or_insert_with(|| {
+        let rule = rules.entry((set.dataset, [code.copies, code.slots, code.rows])).or_insert_with(|| {
             let chain = shared.soft().chains.chain(dataset)?;
             let layout = chain.layout();
             let rule = RaidRule::new(&sites, layout, Some(chain).filter(|_| layout.has_chain()), code).ok()?;
@@ -120,8 +119,7 @@ fn look_around(
 
 /// The copies that a dataset wants, if it wants no RAID sets.
 fn copies_wanted(dataset: &pb::Dataset) -> Option<usize> {
-    let raw = RaidCode { copies: dataset.raid_copies, slots: dataset.raid_slots, rows: dataset.raid_rows };
-    (!matches!(Redundancy::from_raw(raw), Some(Redundancy::Raid(_)))).then_some(dataset.replicas.max(1) as usize)
+    (dataset.redundancy() == Redundancy::Copies).then_some(dataset.replicas.max(1) as usize)
 }
 
 fn conditions_of(shared: &Shared, set: &pb::RaidSet) -> BTreeMap<(MetablockId, VolumeId), Condition> {

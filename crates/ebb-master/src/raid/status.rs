@@ -55,7 +55,7 @@ fn of_dataset(
     pb::RaidDataset {
         id: dataset.id,
         path: dataset.path.clone(),
-        code: Some(pb::RaidCode { copies: dataset.raid_copies, slots: dataset.raid_slots, rows: dataset.raid_rows }),
+        code: Some(dataset.raid_code().into()),
         encode: dataset.encode,
         delay_ms: coded.map_or(0, |(_, delay)| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
         encoded_bytes: tally.encoded,
@@ -67,6 +67,7 @@ fn of_dataset(
         stored_bytes: tally.stored,
         row_bytes: tally.rows,
         dead_bytes: tally.dead,
+        thawed_bytes: shared.soft().thaws.within_a_day(DatasetId::new(dataset.id), shared.runtime.now()),
         ..Default::default()
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ebb_layout::raid::{LayoutShape, Sites, Wish, explain_unfit};
-use ebb_types::{DatasetId, RaidCode, Redundancy, Result, bail};
+use ebb_types::{DatasetId, Redundancy, Result, bail};
 use ebb_wire::pb;
 use pb::meta_op::Op;
 
@@ -35,11 +35,11 @@ pub(crate) fn check(shared: &Shared, op: &Op) -> Result<()> {
 }
 
 fn check_dataset(shared: &Shared, dataset: &pb::Dataset, survive_rack: bool) -> Result<()> {
-    let raw = RaidCode { copies: dataset.raid_copies, slots: dataset.raid_slots, rows: dataset.raid_rows };
-    if let (false, Err(why)) = (raw == RaidCode { copies: 0, slots: 0, rows: 0 }, raw.check()) {
+    let raw = dataset.raid_code();
+    if let (false, Err(why)) = (raw == Redundancy::Copies.to_raw(), raw.check()) {
         bail!(Invalid, "{why}");
     }
-    let redundancy = Redundancy::from_raw(raw).unwrap_or_default();
+    let redundancy = dataset.redundancy();
     if redundancy == Redundancy::Copies && !survive_rack {
         return Ok(());
     }

@@ -2,7 +2,8 @@
 
 use ebb_meta::{Applied, Effect, Machine, Reply};
 use ebb_power::{PowerPlan, wall_ms};
-use ebb_types::{HostName, InodeId, Result, SessionId};
+use ebb_runtime::Moment;
+use ebb_types::{DatasetId, HostName, InodeId, Result, SessionId};
 use ebb_wire::pb;
 use pb::command::Command as Op;
 use pb::meta_op::Op as MetaOp;
@@ -82,7 +83,7 @@ impl State {
                     self.wake.repair.notify_one();
                 }
                 Self::on_commit(machine, soft, client, reply);
-                on_client(machine, soft, client, reply);
+                on_client(machine, soft, client, reply, self.runtime.now());
             }
             _ => {}
         }
@@ -199,7 +200,7 @@ impl State {
     }
 }
 
-fn on_client(machine: &Machine, soft: &mut Soft, client: &pb::ClientCommand, reply: &Result<Reply>) {
+fn on_client(machine: &Machine, soft: &mut Soft, client: &pb::ClientCommand, reply: &Result<Reply>, now: Moment) {
     let Some(request) = &client.request else { return };
     let session = SessionId::new(request.session);
     let is_new = soft.sessions.note_request(session, request.request);
@@ -213,6 +214,11 @@ fn on_client(machine: &Machine, soft: &mut Soft, client: &pb::ClientCommand, rep
         (Some(MetaOp::SetLock(set)), _) if is_new => {
             if let Some(lock) = &set.lock {
                 soft.sessions.forget_lock(session, InodeId::new(set.inode), lock.owner, lock.flock);
+            }
+        }
+        (Some(MetaOp::Swap(swap)), Ok(_)) if is_new => {
+            if let Ok(dataset) = machine.dataset_of(InodeId::new(swap.inode)) {
+                soft.thaws.add(DatasetId::new(dataset.id), swap.length, now);
             }
         }
         _ => {}

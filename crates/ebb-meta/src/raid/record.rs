@@ -198,7 +198,7 @@ pub(crate) fn raid_record(id: RaidSetId, set: &RaidSet) -> pb::RaidSet {
     pb::RaidSet {
         id: id.raw(),
         dataset: set.dataset.raw(),
-        code: Some(pb::RaidCode { copies: set.code.copies, slots: set.code.slots, rows: set.code.rows }),
+        code: Some(set.code.into()),
         generation: set.generation,
         slots: set.slots.iter().map(slot).collect(),
         rows: set.rows.iter().map(row).collect(),

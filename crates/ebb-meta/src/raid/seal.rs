@@ -214,8 +214,7 @@ impl Machine {
 
 /// The code of a record, within its bounds.
 pub(crate) fn code_of(set: &pb::RaidSet) -> Result<RaidCode> {
-    let raw = set.code.unwrap_or_default();
-    let code = RaidCode { copies: raw.copies, slots: raw.slots, rows: raw.rows };
+    let code = set.raid_code();
     if let Err(sentence) = code.check() {
         bail!(Invalid, "rs{}: {sentence}", set.id);
     }

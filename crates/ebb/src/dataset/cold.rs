@@ -9,7 +9,7 @@ use ebb_cli::Context;
 use ebb_cli::output::counted;
 use ebb_cli::units::Span;
 use ebb_cli::values::one_of;
-use ebb_types::{Encode, RaidCode, Redundancy, Result, bail};
+use ebb_types::{Encode, Redundancy, Result, bail};
 use ebb_wire::pb;
 
 #[derive(Debug, Args)]
@@ -43,22 +43,9 @@ pub fn delay_ms(delay: Span) -> Result<u64> {
     }
 }
 
-/// As messages have it.
-pub fn code_message(redundancy: Redundancy) -> pb::RaidCode {
-    let code = redundancy.to_raw();
-    pb::RaidCode { copies: code.copies, slots: code.slots, rows: code.rows }
-}
-
-/// The redundancy of a dataset.
-pub fn redundancy_of(dataset: &pb::Dataset) -> Redundancy {
-    let raw = RaidCode { copies: dataset.raid_copies, slots: dataset.raid_slots, rows: dataset.raid_rows };
-    Redundancy::from_raw(raw).unwrap_or_default()
-}
-
 /// What follows from a redundancy here, and is better known before data are written.
 pub fn warn_of_redundancy(context: &Context, client: &ebb_client::Client, dataset: &pb::Dataset) {
-    let redundancy = redundancy_of(dataset);
-    let Some(code) = redundancy.code() else { return };
+    let Some(code) = dataset.redundancy().code() else { return };
     let hosts = client.nodes().into_iter().map(|node| node.host).collect::<BTreeSet<_>>().len();
     let least = code.least_nodes_to_heal() as usize;
     if hosts < least {
@@ -78,7 +65,7 @@ pub fn warn_of_redundancy(context: &Context, client: &ebb_client::Client, datase
 /// How cold data are kept, in words.
 pub fn cold(dataset: &pb::Dataset) -> String {
     let encode = Encode::from_raw(dataset.encode).unwrap_or_default();
-    match (redundancy_of(dataset), encode) {
+    match (dataset.redundancy(), encode) {
         (Redundancy::Copies, _) => "cold data stay in copies".to_owned(),
         (raid, Encode::Background) if dataset.delay_ms > 0 => {
             let delay = humantime::format_duration(Duration::from_millis(dataset.delay_ms));

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{find, settings, table, to_json};
 use crate::power::status::{away_json, away_line};
-use crate::raid::lines::{has_any, lines, raid_json};
+use crate::raid::lines::{has_any, lines, raid_json, warning};
 
 /// Does it.
 pub async fn show(context: &Context, cluster: &ClusterDir, client: &ebb_client::Client, path: &EbbPath) -> Result<()> {
@@ -46,6 +46,7 @@ pub async fn show(context: &Context, cluster: &ClusterDir, client: &ebb_client::
     ));
     if has_any(&raid) {
         lines(&raid).iter().for_each(|line| context.output.say(line));
+        warning(&raid).iter().for_each(|warning| context.output.warn(warning));
     }
     if let Some(line) = sharing_line(&lies) {
         context.output.say(&line);

@@ -3,14 +3,17 @@
 use std::time::Duration;
 
 use ebb_cli::output::{counted, human_bytes};
-use ebb_types::{Encode, RaidCode, Redundancy};
+use ebb_types::{Encode, Redundancy};
 use ebb_wire::pb;
 use serde_json::json;
 
+/// Overwriting less than this within a day is nothing to speak of: a metablock.
+const THAWED_LEAST: u64 = 64 << 20;
+/// The part of what is encoded from which on overwriting it within a day is worth a warning.
+const THAWED_PART: f64 = 0.1;
+
 fn redundancy(dataset: &pb::RaidDataset) -> Redundancy {
-    let raw = dataset.code.unwrap_or_default();
-    let code = RaidCode { copies: raw.copies, slots: raw.slots, rows: raw.rows };
-    Redundancy::from_raw(code).unwrap_or_default()
+    Redundancy::from_raw(dataset.code.unwrap_or_default().into()).unwrap_or_default()
 }
 
 /// Whether there is anything to say of RAID sets.
@@ -79,6 +82,9 @@ pub fn lines(dataset: &pb::RaidDataset) -> Vec<String> {
             human_bytes(dataset.dead_bytes)
         ));
     }
+    if dataset.thawed_bytes > 0 {
+        lines.push(format!("{} thawed within a day: overwritten after they were encoded", human_bytes(dataset.thawed_bytes)));
+    }
     let mut state = format!("{}: {} whole", counted(sets(dataset), "RAID set"), dataset.whole);
     if dataset.lost_some > 0 {
         state += &format!(", {} have lost parts and can be read", dataset.lost_some);
@@ -90,6 +96,22 @@ pub fn lines(dataset: &pb::RaidDataset) -> Vec<String> {
     lines
 }
 
+/// A warning where so much is overwritten that copies would be better.
+pub fn warning(dataset: &pb::RaidDataset) -> Option<String> {
+    let (thawed, encoded) = (dataset.thawed_bytes, dataset.encoded_bytes + dataset.sealed_bytes);
+    let is_much = thawed >= THAWED_LEAST && thawed as f64 > THAWED_PART * encoded as f64;
+    let by = "`ebb dataset set --redundancy copies`, or a longer --delay";
+    is_much.then(|| {
+        format!(
+            "warning: {}: {} of encoded data were overwritten within a day, and {} are encoded. Each first overwrite copies a \
+             whole metablock, and leaves a dead one: {by} would spare that",
+            dataset.path,
+            human_bytes(thawed),
+            human_bytes(encoded)
+        )
+    })
+}
+
 /// As JSON.
 pub fn raid_json(dataset: &pb::RaidDataset) -> serde_json::Value {
     json!({
@@ -98,7 +120,7 @@ pub fn raid_json(dataset: &pb::RaidDataset) -> serde_json::Value {
         "user_bytes": user_bytes(dataset), "stored_bytes": dataset.stored_bytes, "overhead": overhead(dataset),
         "encoded_bytes": dataset.encoded_bytes, "sealed_bytes": dataset.sealed_bytes, "due_bytes": dataset.due_bytes,
         "young_bytes": dataset.young_bytes, "short_bytes": dataset.short_bytes, "unready_bytes": dataset.unready_bytes,
-        "row_bytes": dataset.row_bytes, "dead_bytes": dataset.dead_bytes,
+        "row_bytes": dataset.row_bytes, "dead_bytes": dataset.dead_bytes, "thawed_bytes": dataset.thawed_bytes,
         "whole": dataset.whole, "lost_some": dataset.lost_some, "lost_too_many": dataset.lost_too_many,
     })
 }
@@ -132,7 +154,12 @@ mod tests {
         ] {
             assert!(text.contains(words), "{words} is not in:\n{text}");
         }
-        assert!(!text.contains("due"), "{text}");
+        assert!(!text.contains("due") && !text.contains("thawed"), "{text}");
+        assert_eq!(warning(&dataset), None);
+        let worn = pb::RaidDataset { thawed_bytes: 64 << 20, path: "/mail".to_owned(), ..dataset.clone() };
+        assert!(lines(&worn).join("\n").contains("64.0 MiB thawed"));
+        assert!(warning(&worn).is_some_and(|text| text.contains("/mail: 64.0 MiB") && text.contains("--redundancy copies")));
+        assert_eq!(warning(&pb::RaidDataset { encoded_bytes: 1 << 30, ..worn }), None, "a sixteenth of it");
         assert!(has_any(&dataset) && !has_any(&pb::RaidDataset::default()));
     }
 }

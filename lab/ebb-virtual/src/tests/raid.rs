@@ -42,10 +42,17 @@ struct Scene {
 impl Scene {
     /// Eight nodes, and a dataset of 4+2 with files of one metablock and a bit less.
     async fn start(world: &World, policy: PolicyKind) -> Self {
-        let cluster = PowerCluster::start(world, 8, policy, INTERVAL).await.unwrap();
+        Self::start_on(world, policy, 8, "").await
+    }
+
+    /// So many nodes, and this layout, with as many primaries as there are slots.
+    async fn start_on(world: &World, policy: PolicyKind, nodes: usize, layout: &str) -> Self {
+        let cluster = PowerCluster::start(world, nodes, policy, INTERVAL).await.unwrap();
         let client = cluster.connect("client").await.unwrap();
         let dataset = pb::Dataset {
             path: "/cold".into(),
+            layout: layout.into(),
+            primaries: if layout == "simple" { 4 } else { 0 },
             replicas: 3,
             block_size: 256 << 10,
             metablock_size: METABLOCK as u64,

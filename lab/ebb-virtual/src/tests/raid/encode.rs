@@ -8,6 +8,7 @@ use ebb_types::NodeId;
 use ebb_wire::pb;
 
 use super::{FILES, INTERVAL, Scene, is_thin, nodes_of};
+use crate::power::newest_plan;
 
 #[test]
 fn cold_metablocks_are_encoded_and_read_without_their_members() {
@@ -64,6 +65,39 @@ fn members_that_sleep_are_not_waited_for() {
         world.sleep(INTERVAL * 4).await;
         scene.client.disconnect().await.unwrap();
     });
+}
+
+/// Goal: the cover of encoded data is on, no more, and nothing waits. Method: power for exactly so many nodes by each layout:
+/// all but as many as there are rows, two thirds of the circle, the primaries of a chain.
+#[test]
+fn as_many_nodes_are_on_as_decode_everything() {
+    for (seed, layout, nodes, cover) in [(74, "random", 8, 6), (75, "power-balanced", 12, 8), (76, "simple", 12, 4)] {
+        World::run(seed, WorldOptions::default(), |world| async move {
+            let scene = Scene::start_on(&world, PolicyKind::Activation, nodes, layout).await;
+            let sets = scene.encoded(&world, is_thin).await;
+            let parts = u64::from(FILES) + 2 * sets.len() as u64;
+            scene.until_replicas(&world, parts).await;
+            // A node draws 25 W, or 1 W asleep.
+            let share = (24.0 * cover as f64 + nodes as f64) / (25.0 * nodes as f64);
+            scene.cluster.set_fraction(share + 1e-6).await.unwrap();
+            world.sleep(INTERVAL * 5).await;
+            assert_eq!(scene.cluster.census().serving, cover, "{layout}: {sets:?}");
+            let began = world.now();
+            let metrics = scene.check("reader").await;
+            let took = world.now() - began;
+            assert!(took < INTERVAL / 2, "{layout}: {took:?}");
+            let decodes = layout != "simple";
+            assert_eq!(metrics.degraded_reads > 0, decodes, "{layout}: the slots of a chain are on its primaries");
+            // With less, nothing is switched off that something needs.
+            scene.cluster.set_fraction(share - 0.05).await.unwrap();
+            world.sleep(INTERVAL * 5).await;
+            let plan = newest_plan(&scene.cluster.describe().await.unwrap()).unwrap().unwrap();
+            assert!(!plan.stalled.is_empty() && scene.cluster.census().serving == cover, "{layout}: {plan}");
+            scene.cluster.set_fraction(1.0).await.unwrap();
+            world.sleep(INTERVAL * 4).await;
+            scene.client.disconnect().await.unwrap();
+        });
+    }
 }
 
 /// Goal: what one master has sealed, the next one makes thin; and rows of an attempt that it did not finish are no
