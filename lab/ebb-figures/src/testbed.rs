@@ -178,7 +178,7 @@ impl Testbed {
             settings,
             scale: setting.scale,
             overload_rule,
-            rebuild_after: None,
+            call_timeout: None,
         };
         let cluster = PowerCluster::start_with(world, options).await?;
         Ok(Self {

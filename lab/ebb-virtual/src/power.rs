@@ -56,9 +56,9 @@ pub struct PowerOptions {
     pub scale: u64,
     /// When a home has so much to write that others write for it; its bytes are divided by the scale.
     pub overload_rule: OverloadRule,
-    /// How long a lost member of a RAID set is waited for that can bear further losses; if not given, as long as a master
-    /// waits by itself.
-    pub rebuild_after: Option<Duration>,
+    /// What a master allows for a call beside the time for its bytes, which it takes to be true ones; if not given, as much as
+    /// it does by itself.
+    pub call_timeout: Option<Duration>,
 }
 
 impl PowerOptions {
@@ -70,7 +70,7 @@ impl PowerOptions {
             settings: Settings::new(policy, interval),
             scale: 1,
             overload_rule: OverloadRule::default(),
-            rebuild_after: None,
+            call_timeout: None,
         }
     }
 }
@@ -99,7 +99,7 @@ pub struct PowerCluster {
     settings: Settings,
     scale: u64,
     overload_rule: OverloadRule,
-    rebuild_after: Option<Duration>,
+    call_timeout: Option<Duration>,
 }
 
 /// Nodes of the world, frozen and thawed.
@@ -226,7 +226,7 @@ impl PowerCluster {
             settings: options.settings,
             scale: options.scale.max(1),
             overload_rule: options.overload_rule,
-            rebuild_after: options.rebuild_after,
+            call_timeout: options.call_timeout,
         };
         cluster.start_master(cluster.master.runtime());
         for (place, block) in cluster.nodes.blocks.iter().enumerate() {
@@ -255,7 +255,7 @@ impl PowerCluster {
         let (address, masters, proxy) = (self.master_address(), vec![self.master_address()], self.proxy_address());
         let mut overload_rule = self.overload_rule;
         overload_rule.ahead_bytes = overload_rule.ahead_bytes.map(|bytes| bytes / self.scale);
-        let (scale, rebuild_after) = (self.scale, self.rebuild_after);
+        let (scale, call_timeout) = (self.scale, self.call_timeout);
         runtime.clone().spawn("main", async move {
             let mut options = ebb_master::Options::new("/master".into(), address, identity("master", "master"));
             options.dead_time = DEAD_TIME;
@@ -264,7 +264,7 @@ impl PowerCluster {
             options.overload_rule = overload_rule;
             options.feed_bytes_max = (u64::from(options.feed_bytes_max) / scale) as u32;
             options.encode_rate_bytes_per_sec /= scale;
-            options.rebuild_after = rebuild_after.unwrap_or(options.rebuild_after);
+            options.call_timeout = call_timeout.unwrap_or(options.call_timeout);
             let master = Master::start(runtime.clone(), options).await?;
             let sessions = Sessions::new(master.living());
             let _proxy =
