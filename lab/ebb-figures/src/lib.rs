@@ -16,7 +16,7 @@
 //! scaled. They use the same slow links, except to and from the always-on node. Data sets have fewer blocks.
 //!
 //! Reading order: [`hardware`], [`testbed`], [`measure`], [`drive`], [`balancer`], [`job`], [`rivals`]; then a figure:
-//! [`rabbit`], [`blinkfs`], each a registry of parts. [`part`] defines a part, and [`outcome`] its result.
+//! [`rabbit`], [`blinkfs`], [`diskreduce`], each a registry of parts. [`part`] defines a part, and [`outcome`] its result.
 //! [`agreement`] compares a real cluster with a virtual one, and [`compliance`] measures both around a cut of the power.
 //! [`metablocks`] has the settings and numbers of a paper that is measured on a real cluster alone.
 #![forbid(unsafe_code)]
@@ -26,6 +26,7 @@ pub mod balancer;
 pub mod blinkfs;
 pub mod compliance;
 pub mod data;
+pub mod diskreduce;
 pub mod drive;
 pub mod hardware;
 pub mod job;

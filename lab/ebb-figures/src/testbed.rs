@@ -173,7 +173,13 @@ impl Testbed {
         if !setting.offloads {
             overload_rule.ahead_bytes = None;
         }
-        let options = PowerOptions { nodes: setting.nodes as usize, settings, scale: setting.scale, overload_rule };
+        let options = PowerOptions {
+            nodes: setting.nodes as usize,
+            settings,
+            scale: setting.scale,
+            overload_rule,
+            call_timeout: None,
+        };
         let cluster = PowerCluster::start_with(world, options).await?;
         Ok(Self {
             world: world.clone(),

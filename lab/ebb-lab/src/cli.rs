@@ -36,6 +36,10 @@ enum Command {
     ///
     /// The results are shown beside the printed numbers.
     Blinkfs(paper::PaperArgs),
+    /// Reproduce the figures of "DiskReduce: RAIDing the Cloud" in virtual time.
+    ///
+    /// The results are shown beside the printed numbers.
+    Diskreduce(paper::PaperArgs),
     /// Measure block sizes, metablocks, locations and prefetch on a running cluster.
     ///
     /// The results are shown beside the printed numbers of "Cloud analytics: Do we really need to reinvent the storage
@@ -86,6 +90,7 @@ impl Cli {
             Command::Soak(args) => soak::run(&context, &args),
             Command::Rabbit(args) => paper::run(&context, &paper::RABBIT, &args).map(|()| true),
             Command::Blinkfs(args) => paper::run(&context, &paper::BLINKFS, &args).map(|()| true),
+            Command::Diskreduce(args) => paper::run(&context, &paper::DISKREDUCE, &args).map(|()| true),
             Command::Metablocks(args) => metablocks::run(&context, &args).await.map(|()| true),
             Command::Power(args) => power::run(&context, &args).await,
             Command::Compliance(args) => compliance::run(&context, &args).await,
@@ -98,7 +103,11 @@ impl Cli {
     /// the report lists every broken guarantee.
     pub const fn log_default(&self) -> &'static str {
         match self.command {
-            Command::Virtual(_) | Command::Soak(_) | Command::Rabbit(_) | Command::Blinkfs(_) => "off",
+            Command::Virtual(_)
+            | Command::Soak(_)
+            | Command::Rabbit(_)
+            | Command::Blinkfs(_)
+            | Command::Diskreduce(_) => "off",
             _ => "error",
         }
     }

@@ -14,6 +14,13 @@ pub const EXAMPLES: &[Examples] = &[
     ("soak", &[("ebb-lab soak --time 8h", "new seeds through the night")]),
     ("rabbit", &[("ebb-lab rabbit --out figures", "all figures, with their pictures")]),
     ("blinkfs", &[("ebb-lab blinkfs --out figures", "all figures, with their pictures")]),
+    (
+        "diskreduce",
+        &[
+            ("ebb-lab diskreduce --out figures", "all figures, with their pictures"),
+            ("ebb-lab diskreduce --figure d5", "degraded reads and rebuilding alone"),
+        ],
+    ),
     ("metablocks", &[("ebb-lab metablocks --dir /srv/ebb", "on a running cluster")]),
     ("power", &[("ebb-lab power --dir /srv/ebb", "on a running cluster with a power policy")]),
     (

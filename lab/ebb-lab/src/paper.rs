@@ -1,4 +1,4 @@
-//! `ebb lab rabbit` and `ebb lab blinkfs`: the figures of a paper, run in virtual time.
+//! `ebb lab rabbit`, `ebb lab blinkfs` and `ebb lab diskreduce`: the figures of a paper, run in virtual time.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use ebb_types::{Result, err};
 
 #[derive(Debug, Args)]
 pub struct PaperArgs {
-    /// Figure or table to make, by its name in the paper, such as 6 or table2 [default: all].
+    /// Figure or table to make, by its name in the paper, such as 6, table2 or d3 [default: all].
     #[arg(long, value_name = "NAME")]
     figure: Option<String>,
     /// Directory for figures (SVG), numbers (JSON) and a page with all of them. It is created if it does not exist.
@@ -46,6 +46,13 @@ pub const BLINKFS: Paper = Paper {
     title: ebb_figures::blinkfs::TITLE,
     intro: ebb_figures::blinkfs::INTRO,
     parts: ebb_figures::blinkfs::PARTS,
+};
+
+/// DiskReduce.
+pub const DISKREDUCE: Paper = Paper {
+    title: ebb_figures::diskreduce::TITLE,
+    intro: ebb_figures::diskreduce::INTRO,
+    parts: ebb_figures::diskreduce::PARTS,
 };
 
 /// Makes the figures and prints the numbers.

@@ -3,6 +3,7 @@
 
 pub mod meter;
 pub mod options;
+mod raid;
 pub mod run;
 pub mod supplied;
 pub mod work;
@@ -55,13 +56,22 @@ pub struct PowerOptions {
     pub scale: u64,
     /// When a home has so much to write that others write for it; its bytes are divided by the scale.
     pub overload_rule: OverloadRule,
+    /// What a master allows for a call beside the time for its bytes, which it takes to be true ones; if not given, as much as
+    /// it does by itself.
+    pub call_timeout: Option<Duration>,
 }
 
 impl PowerOptions {
     /// The reference figures, with transitions as short as freezing a process is.
     #[must_use]
     pub fn new(nodes: usize, policy: PolicyKind, interval: Duration) -> Self {
-        Self { nodes, settings: Settings::new(policy, interval), scale: 1, overload_rule: OverloadRule::default() }
+        Self {
+            nodes,
+            settings: Settings::new(policy, interval),
+            scale: 1,
+            overload_rule: OverloadRule::default(),
+            call_timeout: None,
+        }
     }
 }
 
@@ -89,6 +99,7 @@ pub struct PowerCluster {
     settings: Settings,
     scale: u64,
     overload_rule: OverloadRule,
+    call_timeout: Option<Duration>,
 }
 
 /// Nodes of the world, frozen and thawed.
@@ -215,6 +226,7 @@ impl PowerCluster {
             settings: options.settings,
             scale: options.scale.max(1),
             overload_rule: options.overload_rule,
+            call_timeout: options.call_timeout,
         };
         cluster.start_master(cluster.master.runtime());
         for (place, block) in cluster.nodes.blocks.iter().enumerate() {
@@ -243,7 +255,7 @@ impl PowerCluster {
         let (address, masters, proxy) = (self.master_address(), vec![self.master_address()], self.proxy_address());
         let mut overload_rule = self.overload_rule;
         overload_rule.ahead_bytes = overload_rule.ahead_bytes.map(|bytes| bytes / self.scale);
-        let scale = self.scale;
+        let (scale, call_timeout) = (self.scale, self.call_timeout);
         runtime.clone().spawn("main", async move {
             let mut options = ebb_master::Options::new("/master".into(), address, identity("master", "master"));
             options.dead_time = DEAD_TIME;
@@ -251,6 +263,8 @@ impl PowerCluster {
             options.replace_after = Duration::from_secs(120);
             options.overload_rule = overload_rule;
             options.feed_bytes_max = (u64::from(options.feed_bytes_max) / scale) as u32;
+            options.encode_rate_bytes_per_sec /= scale;
+            options.call_timeout = call_timeout.unwrap_or(options.call_timeout);
             let master = Master::start(runtime.clone(), options).await?;
             let sessions = Sessions::new(master.living());
             let _proxy =
