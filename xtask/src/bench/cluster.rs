@@ -3,9 +3,12 @@
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::place::{drop_caches, output_of, run};
+
+/// Time for a process that was killed to end.
+const ENDING: Duration = Duration::from_secs(20);
 
 /// How a cluster is started.
 #[derive(Clone, Copy)]
@@ -139,16 +142,34 @@ impl Cluster {
         run(Command::new(&self.program).arg("umount").arg(&self.mountpoint))
     }
 
+    /// Directories of the nodes' volumes.
+    pub fn volumes(&self) -> Result<Vec<PathBuf>> {
+        let mut volumes = Vec::new();
+        for node in std::fs::read_dir(self.directory.join("nodes"))? {
+            let entries = std::fs::read_dir(node?.path())?.flatten().map(|entry| entry.path());
+            volumes.extend(entries.filter(|path| path.join("replicas").is_dir()));
+        }
+        Ok(volumes)
+    }
+
     /// What a process has logged, by its name.
     pub fn log(&self, name: &str) -> Result<String> {
         std::fs::read_to_string(self.directory.join("log").join(format!("{name}.log")))
     }
 
-    /// Kills a process of this cluster, by its name. It cannot defend itself.
+    /// Kills a process of this cluster, by its name, and waits for its end: until then its processor time would count.
     pub fn kill(&self, name: &str) -> Result<()> {
         let daemon = self.daemons().into_iter().find(|daemon| daemon.name == name);
         let daemon = daemon.ok_or_else(|| Error::other(format!("there is no process {name}")))?;
-        run(Command::new("kill").arg("-9").arg(daemon.pid.to_string()))
+        run(Command::new("kill").arg("-9").arg(daemon.pid.to_string()))?;
+        let begun = Instant::now();
+        while Path::new(&format!("/proc/{}", daemon.pid)).exists() {
+            if begun.elapsed() > ENDING {
+                return Err(Error::other(format!("{name} does not end when it is killed")));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
     }
 
     /// Its processes. Each has a file.

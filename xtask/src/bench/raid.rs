@@ -108,7 +108,9 @@ pub fn run(ask: &Ask<'_>) -> Result<bool> {
     for round in 1..=rounds {
         for part in &parts {
             eprintln!("round {round} of {rounds}: {}", part.name);
-            for measured in (part.measure)(&bench)? {
+            let measured = (part.measure)(&bench)
+                .map_err(|error| std::io::Error::new(error.kind(), format!("{}: {error}", part.name)))?;
+            for measured in measured {
                 found.entry(measured.name).or_default().push(measured);
             }
             interrupt::check()?;

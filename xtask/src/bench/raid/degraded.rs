@@ -11,6 +11,7 @@ use super::latency::{percentile, repeat, seconds};
 use super::rig::{COLD, METABLOCK, Rig, all, read_range};
 use super::{Bench, Figure, Measured, figure};
 use crate::bench::aligned::Aligned;
+use crate::bench::cpu;
 use crate::bench::report::Aim;
 use crate::bench::stream::DIRECT;
 
@@ -18,6 +19,7 @@ const NORMAL: &str = "all nodes up";
 const STREAM: &str = "without a node: sequential read";
 const CPU: &str = "without a node: processor time of it";
 const RANDOM: &str = "without a node: 4 KiB random read, median";
+const RANDOM_CPU: &str = "without a node: processor time of a 4 KiB random read";
 const FIRST: &str = "without a node: first read after the loss";
 
 /// The figures, in the order of the table.
@@ -25,6 +27,7 @@ pub const FIGURES: &[Figure] = &[
     figure(STREAM, "MB/s", NORMAL, Some(Aim::RatioAtLeast(0.35))),
     figure(CPU, "s/GiB", NORMAL, None),
     figure(RANDOM, "us", NORMAL, Some(Aim::RatioAtMost(2.0))),
+    figure(RANDOM_CPU, "us", NORMAL, None),
     figure(FIRST, "us", NORMAL, None),
 ];
 
@@ -39,6 +42,7 @@ struct Reads {
     stream: f64,
     cpu: f64,
     random: f64,
+    random_cpu: f64,
 }
 
 /// Measures all of them.
@@ -58,6 +62,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Measured>> {
         Measured::new(STREAM, degraded.stream, normal.stream),
         Measured::new(CPU, degraded.cpu, normal.cpu),
         Measured::new(RANDOM, degraded.random, normal.random),
+        Measured::new(RANDOM_CPU, degraded.random_cpu, normal.random_cpu),
         Measured::new(FIRST, degraded.first, normal.first),
     ])
 }
@@ -72,7 +77,7 @@ fn run(rig: &Rig, bench: &Bench, starts: &[u64], change: impl FnOnce() -> Result
     let bytes = starts.len() as u64 * METABLOCK;
     let before = rig.cpu();
     let spent = seconds(|| starts.iter().try_for_each(|start| read_range(&file, *start, METABLOCK)))?;
-    let cpu = all(&rig.cpu_since(&before, bytes));
+    let stream_cpu = all(&rig.cpu_since(&before, bytes));
     drop(file);
     // The mount forgets what it has read. The page caches of the nodes stay warm.
     rig.cluster.mount_anew()?;
@@ -81,11 +86,19 @@ fn run(rig: &Rig, bench: &Bench, starts: &[u64], change: impl FnOnce() -> Result
     // A chunk that was read is kept, and tells nothing when it is read again: each is read once.
     let chunks = bytes / CHUNK;
     let mut order = 0..chunks;
+    let before = rig.cpu();
     let times = repeat(bench.span, || {
         let Some(turn) = order.next() else { return Ok(false) };
         let at = turn * STEP % chunks * CHUNK;
         file.read_exact_at(buffer.bytes(), starts[(at / METABLOCK) as usize] + at % METABLOCK)?;
         Ok(true)
     })?;
-    Ok(Reads { first, stream: bytes as f64 / 1e6 / spent, cpu, random: percentile(&times, 0.5) })
+    let random_cpu = all(&cpu::since(&rig.cluster.daemons(), &before, times.len().max(1) as f64)) * 1e6;
+    Ok(Reads {
+        first,
+        stream: bytes as f64 / 1e6 / spent,
+        cpu: stream_cpu,
+        random: percentile(&times, 0.5),
+        random_cpu,
+    })
 }

@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::io::{Error, Result};
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -61,13 +61,23 @@ impl Rig {
         stream::write_synced(&self.path(COLD).join(name), bytes)
     }
 
-    /// Has the dataset encoded, and waits until the copies of all RAID sets have left.
+    /// Has the dataset encoded, and waits until the copies of all RAID sets are gone from the disks. A copy that is still there
+    /// would be found by a rebuild.
     pub fn encode(&self) -> Result<()> {
+        let before = self.bytes_in_replicas()?;
         self.ask_for_encoding()?;
         self.wait_for("copies to leave", |journal| {
             let sealed = journal.count(&["a RAID set is sealed"]);
             sealed > 0 && journal.count(&["step=Drop"]) == sealed
-        })
+        })?;
+        // Of three copies one stays, and half as much in rows.
+        self.wait_until("copies to be deleted", || Ok(self.bytes_in_replicas()? <= before / 2 + before / 16))
+    }
+
+    /// Bytes that replicas take on the disk.
+    fn bytes_in_replicas(&self) -> Result<u64> {
+        let volumes = self.cluster.volumes()?;
+        volumes.iter().map(|volume| bytes_below(&volume.join("replicas"))).sum()
     }
 
     /// `ebb raid encode` of the dataset, until it returns.
@@ -93,8 +103,12 @@ impl Rig {
 
     /// Waits until the master's log says it.
     pub fn wait_for(&self, what: &str, is_there: impl Fn(&Journal) -> bool) -> Result<()> {
+        self.wait_until(what, || Ok(is_there(&self.journal()?)))
+    }
+
+    fn wait_until(&self, what: &str, is_so: impl Fn() -> Result<bool>) -> Result<()> {
         let begun = Instant::now();
-        while !is_there(&self.journal()?) {
+        while !is_so()? {
             interrupt::check()?;
             if begun.elapsed() > PATIENCE {
                 return Err(Error::other(format!("{} s were too short for {what}", PATIENCE.as_secs())));
@@ -119,6 +133,20 @@ impl Rig {
         let printed = self.cluster.ebb(&["fs", "locations", &format!("/{COLD}/{name}"), "--json"])?;
         Ok(hosts_in(&printed))
     }
+}
+
+/// Bytes that the files below a directory take. One that was just deleted takes none.
+fn bytes_below(directory: &Path) -> Result<u64> {
+    let mut sum = 0;
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        match entry.metadata() {
+            Ok(found) if found.is_dir() => sum += bytes_below(&entry.path())?,
+            Ok(found) => sum += found.blocks() * 512,
+            Err(_) => {}
+        }
+    }
+    Ok(sum)
 }
 
 /// Sum over all roles.
