@@ -17,6 +17,7 @@ use crate::tree::Tree;
 
 mod aligned;
 mod cache;
+mod cluster;
 mod cpu;
 mod disk;
 mod figure;
@@ -24,13 +25,15 @@ mod files;
 mod load;
 mod loopback;
 mod place;
+mod raid;
 mod random;
 mod report;
 mod stream;
 
+use cluster::{Cluster, Shape};
 use figure::Part;
 use load::{Sample, Size};
-use place::{Bare, Cluster, Kind, Place};
+use place::{Bare, Kind, Place};
 use report::Line;
 
 /// Measurements of each figure.
@@ -61,20 +64,30 @@ struct Ask<'a> {
     filter: &'a str,
     json: bool,
     quick: bool,
+    raid: bool,
+    /// A build that is measured in place of this tree's; RAID sets alone.
+    program: Option<&'a str>,
 }
 
-/// Measures all figures, or those with `NAME` in their name. `None`: an unknown argument.
+/// Measures all figures, or those with `NAME` in their name; with `--raid` those of RAID sets. `None`: an unknown argument.
 pub fn run(words: &[&str]) -> Option<bool> {
     let mut ask = Ask::default();
-    for word in words {
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
         match *word {
+            "--program" => ask.program = Some(words.next()?),
             "--json" => ask.json = true,
             "--quick" => ask.quick = true,
+            "--raid" => ask.raid = true,
             word if word.starts_with('-') || !ask.filter.is_empty() => return None,
             word => ask.filter = word,
         }
     }
-    Some(measure(&ask).and_then(|lines| show(&ask, &lines)).unwrap_or_else(|error| {
+    if ask.program.is_some() && !ask.raid {
+        return None;
+    }
+    let done = if ask.raid { raid::run(&ask) } else { measure(&ask).and_then(|lines| show(&ask, &lines)) };
+    Some(done.unwrap_or_else(|error| {
         eprintln!("bench: {error}");
         false
     }))
@@ -124,6 +137,7 @@ fn measure(ask: &Ask<'_>) -> Result<Vec<Line>> {
         values,
         reference: None,
         durable: None,
+        aim: None,
         cpu: cpu::Cpu::new(),
     });
     let of_load = parts.iter().flat_map(|part| loads.lines(*part));
@@ -160,6 +174,7 @@ impl Loads {
                 values: samples.iter().map(|sample| sample.value).collect(),
                 reference: figure.beside.map(values),
                 durable: figure.durable,
+                aim: None,
                 cpu: report::median_cpu(&samples),
             })
         };
@@ -167,15 +182,27 @@ impl Loads {
     }
 }
 
-/// Builds the measured programs without debug assertions, and starts them.
-fn start() -> Result<Vec<Place>> {
+/// `ebb` without debug assertions, built now.
+fn built() -> Result<PathBuf> {
     build(&["--bin", "ebb"])?;
+    Ok(target().join("release/ebb"))
+}
+
+/// A directory for clusters, on the disk that the build uses.
+fn scratch() -> Result<PathBuf> {
+    let scratch = target().join("bench");
+    std::fs::create_dir_all(&scratch)?;
+    Ok(scratch)
+}
+
+/// Builds the measured programs, and starts them.
+fn start() -> Result<Vec<Place>> {
+    let (program, scratch) = (built()?, scratch()?);
     build(&["-p", "ebb-fuse", "--example", "bare"])?;
-    let (programs, scratch) = (target().join("release"), target().join("bench"));
     let disk = scratch.join("disk");
     std::fs::create_dir_all(&disk)?;
-    let bare = Bare::start(&programs.join("examples/bare"), &scratch)?;
-    let cluster = Cluster::start(&programs.join("ebb"), &scratch)?;
+    let bare = Bare::start(&target().join("release/examples/bare"), &scratch)?;
+    let cluster = Cluster::start(&program, &scratch, Shape::PLAIN)?;
     Ok(vec![Place::Disk(disk), Place::Bare(bare), Place::Cluster(cluster)])
 }
 
@@ -245,5 +272,6 @@ mod tests {
     #[test]
     fn wrong_words_are_refused() {
         assert_eq!((run(&["--quik"]), run(&["a", "b"])), (None, None));
+        assert_eq!((run(&["--raid", "--program"]), run(&["--program", "ebb"])), (None, None));
     }
 }

@@ -22,6 +22,7 @@ mod bench;
 mod ci;
 mod failure;
 mod fix;
+mod interrupt;
 mod powercut;
 mod programs;
 mod software;
@@ -33,7 +34,7 @@ mod verify;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask verify | fix | tidy | bench [--json] [--quick] [NAME] | software [SUITE...] | \
+const USAGE: &str = "usage: cargo xtask verify | fix | tidy | bench [--raid [--program EBB]] [--json] [--quick] [NAME] | software [SUITE...] | \
      powercut [--short | --cuts N] [--on xfs|ext4] [--seed N] | upgrade --from PROGRAM | ci";
 
 fn main() -> ExitCode {

@@ -6,7 +6,7 @@
 //! byte that was not synced gets there any more. Then the processes are killed, the image is mounted again, which
 //! replays its journal, and the cluster starts from that state.
 //!
-//! [`image`] has the disks, [`cluster`] the processes, [`kernel`] the two calls that std lacks. [`writer`] writes, and
+//! [`image`] has the disks, [`cluster`] the processes, [`kernel`] the call that std lacks. [`writer`] writes, and
 //! keeps the ledger of acknowledged writes in memory, so that no cut reaches it. [`record`] defines the value of each
 //! byte, and [`check`] reads everything back.
 
@@ -26,6 +26,7 @@ use self::cluster::Cluster;
 use self::image::FileSystem;
 use self::record::Ledger;
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::tree::root;
 
 /// Number of cuts of the long form, and of the short one for CI.
@@ -165,7 +166,7 @@ fn scratch() -> PathBuf {
 
 fn carry_out(plan: &Plan) -> std::result::Result<(), Failure> {
     crate::programs::build()?;
-    kernel::catch_signals();
+    interrupt::catch_signals();
     println!("== powercut: {} cuts, seed {}", plan.cuts, plan.seed);
     let started = Instant::now();
     let mut counts = Counts::default();
@@ -178,7 +179,7 @@ fn carry_out(plan: &Plan) -> std::result::Result<(), Failure> {
             println!("powercut: {}: {sentence}", system.name());
             causes.push(format!("{}: {sentence}", system.name()));
         }
-        if kernel::is_interrupted() {
+        if interrupt::is_interrupted() {
             println!("powercut: interrupted");
             causes.push("interrupted".to_owned());
             break;
@@ -207,7 +208,7 @@ fn cut_one(system: FileSystem, cuts: std::ops::Range<usize>, seed: u64, counts: 
     let mut ledger = Ledger::new(seed);
     let total = cuts.len();
     for (done, number) in cuts.enumerate() {
-        if kernel::is_interrupted() {
+        if interrupt::is_interrupted() {
             break;
         }
         let cut = Cut::nth(number);
@@ -233,12 +234,12 @@ fn cut_one(system: FileSystem, cuts: std::ops::Range<usize>, seed: u64, counts: 
 fn cut_once(cluster: &mut Cluster, ledger: &mut Ledger, cut: Cut, span: Duration) -> Result<u64> {
     let mount = cluster.mount().to_owned();
     let written = writer::during(&mount, ledger, || {
-        kernel::sleep(span);
+        interrupt::sleep(span);
         cluster.cut(&cut.disks(), cut.takes_mount())?;
         cluster.start_again()?;
         if !cut.takes_mount() {
             // The mount has survived: its writers go on for a while with the restarted processes.
-            kernel::sleep(WRITE_MIN);
+            interrupt::sleep(WRITE_MIN);
         }
         Ok(())
     });

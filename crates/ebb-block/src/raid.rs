@@ -10,7 +10,9 @@ mod proof;
 pub(crate) mod rebuild;
 pub(crate) mod verify;
 
+use bytes::BytesMut;
 use ebb_code::{Code, Slot, Trailer};
+use ebb_runtime::transfer_buffer;
 use ebb_types::{CHUNK_SIZE, MetablockId, RaidCode, RaidSetId, Result, Version, bail, err};
 use ebb_wire::{convert, pb};
 
@@ -59,6 +61,14 @@ impl Outline {
 /// Bytes of a row of these slots, without its trailer.
 fn row_len(slots: &[Source]) -> u64 {
     slots.iter().map(Source::length).max().unwrap_or(0).next_multiple_of(CHUNK_SIZE)
+}
+
+/// A piece to be decoded or encoded into. It lies as a disk wants it, so that it is written there without a copy.
+fn zeroed(length: u64) -> BytesMut {
+    let length = usize::try_from(length).expect("a piece fits into memory");
+    let mut piece = transfer_buffer(length);
+    piece.resize(length, 0);
+    piece
 }
 
 /// The metablock of a message, which is never 0.

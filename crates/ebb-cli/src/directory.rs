@@ -29,7 +29,7 @@ pub struct ClusterFile {
     /// How long a silent client keeps its leases, in milliseconds.
     #[serde(default = "default_session_ttl_ms")]
     pub session_ttl_ms: u64,
-    /// MB per second that repair may move to or from one node; 0: no limit.
+    /// MB per second that repair may move to or from one node; 0: no limit. Encoding reads a quarter of it.
     #[serde(default = "default_repair_mb_per_s")]
     pub repair_mb_per_s: u64,
     /// Proxies in processes of their own; 0: there is one, in the master's process.

@@ -4,6 +4,7 @@
 //! the old replica.
 
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -173,6 +174,9 @@ impl Copy<'_> {
     }
 
     /// One pass over the source. `None` if its version changed on the way.
+    ///
+    /// A piece is read and compared while the one before it is written. More than one ahead would gain little: the slower of
+    /// the two has no gaps.
     async fn pass(&mut self) -> Result<Option<(Version, u64, Runs)>> {
         let first = self.piece(0, PIECE_BYTES).await?;
         let (version, length) = (first.version, first.length);
@@ -180,40 +184,72 @@ impl Copy<'_> {
             bail!(Protocol, "the source of {} says it has {length} bytes", self.pull.metablock);
         }
         let mut runs = Runs::default();
-        let mut at = self.keep(0, first, length, &mut runs).await?;
+        self.keep(0, &first, length, &mut runs).await?;
+        let mut at = self.pause_after(&first).await;
         // End of the current run of data. The next run is sought when it is reached.
         let mut data_end = at;
+        let mut ahead = None;
         while at < length {
             if at >= data_end {
                 let Some(data) = self.seek(at, false).await?.filter(|data| *data < length) else { break };
                 at = data;
                 data_end = self.seek(at, true).await?.unwrap_or(length).min(length);
             }
-            let len = (data_end - at).min(PIECE_BYTES).next_multiple_of(CHUNK_SIZE);
-            let piece = self.piece(at, len).await?;
+            let piece = match ahead.take() {
+                Some(piece) => piece,
+                None => self.piece_of(at, data_end).await?,
+            };
             if piece.version != version || piece.length != length {
                 return Ok(None);
             }
-            at = self.keep(at, piece, length, &mut runs).await?;
+            let next = at + piece.data.len() as u64;
+            let read = async { if next < data_end { self.piece_of(next, data_end).await.map(Some) } else { Ok(None) } };
+            let (kept, read) = tokio::join!(biased; self.keep(at, &piece, length, &mut runs), read);
+            kept?;
+            ahead = read?;
+            at += self.pause_after(&piece).await;
         }
         Ok(Some((version, length, runs)))
     }
 
-    /// Writes a verified piece. Returns the offset of the next one.
-    async fn keep(&mut self, at: u64, piece: SourceChunks, length: u64, runs: &mut Runs) -> Result<u64> {
+    /// Writes a verified piece, each stretch of it without holes at once: a large one can then go around the page cache.
+    async fn keep(&self, at: u64, piece: &SourceChunks, length: u64, runs: &mut Runs) -> Result<()> {
         let size = CHUNK_SIZE as usize;
+        let mut stretch = 0..0;
         for (index, (bytes, sum)) in piece.data.chunks(size).zip(&piece.checksums).enumerate() {
             let chunk = (at / CHUNK_SIZE) as usize + index;
-            let is_hole = *sum == of_zeros(chunks::valid(chunk, length)) && bytes.iter().all(|byte| *byte == 0);
-            if !is_hole {
-                runs.data(chunk, *sum, false);
-                self.shared.space.check(bytes.len() as u64, 0).await?;
-                self.file.write_at(chunk as u64 * CHUNK_SIZE, vec![piece.data.slice_ref(bytes)]).await?;
+            if *sum == of_zeros(chunks::valid(chunk, length)) && bytes.iter().all(|byte| *byte == 0) {
+                self.write(at, piece, std::mem::take(&mut stretch)).await?;
+                continue;
             }
+            runs.data(chunk, *sum, false);
+            if stretch.is_empty() {
+                stretch.start = index * size;
+            }
+            stretch.end = index * size + bytes.len();
         }
-        self.read_bytes += piece.data.len() as u64;
+        self.write(at, piece, stretch).await
+    }
+
+    async fn write(&self, at: u64, piece: &SourceChunks, stretch: Range<usize>) -> Result<()> {
+        if stretch.is_empty() {
+            return Ok(());
+        }
+        self.shared.space.check(stretch.len() as u64, 0).await?;
+        self.file.write_at(at + stretch.start as u64, vec![piece.data.slice(stretch)]).await
+    }
+
+    /// Counts a piece, and waits as the rate demands. Returns its length.
+    async fn pause_after(&mut self, piece: &SourceChunks) -> u64 {
+        let len = piece.data.len() as u64;
+        self.read_bytes += len;
         self.throttle().await;
-        Ok(at + piece.data.len() as u64)
+        len
+    }
+
+    /// The next piece of a run of data.
+    async fn piece_of(&self, at: u64, data_end: u64) -> Result<SourceChunks> {
+        self.piece(at, (data_end - at).min(PIECE_BYTES).next_multiple_of(CHUNK_SIZE)).await
     }
 
     async fn throttle(&self) {

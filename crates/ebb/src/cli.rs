@@ -143,7 +143,8 @@ struct UpArgs {
     /// 0, or as before].
     #[arg(long)]
     proxies: Option<u32>,
-    /// Limit of repair traffic to or from one node, in MB per second; 0 means no limit [default: 200, or as before].
+    /// Limit of repair traffic to or from one node, in MB per second; 0 means no limit. A node that encodes RAID sets reads a
+    /// quarter of it [default: 200, or as before].
     #[arg(long)]
     repair_mb_per_s: Option<u64>,
 }

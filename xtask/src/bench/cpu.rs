@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::place::Place;
+use super::cluster::Daemon;
 
 /// Ticks of proc_pid_stat(5) in a second (`USER_HZ`, 100 on Linux everywhere).
 const TICKS: f64 = 100.0;
@@ -10,23 +10,23 @@ const TICKS: f64 = 100.0;
 /// Seconds by role.
 pub type Cpu = BTreeMap<String, f64>;
 
-/// Processor time of a place's processes since their start.
-pub fn used(place: &Place) -> Cpu {
+/// Processor time of processes since their start.
+pub fn used(daemons: &[Daemon]) -> Cpu {
     let mut sum = Cpu::new();
-    for daemon in place.daemons() {
-        *sum.entry(daemon.role).or_default() += of(daemon.pid);
+    for daemon in daemons {
+        *sum.entry(daemon.role.clone()).or_default() += of(daemon.pid);
     }
     sum
 }
 
 /// Processor time since `before`, for each of `count` units.
-pub fn since(place: &Place, before: &Cpu, count: f64) -> Cpu {
+pub fn since(daemons: &[Daemon], before: &Cpu, count: f64) -> Cpu {
     let each = |(role, now): (String, f64)| {
         // A process that was restarted in the meantime has a lower count, and all of it is new.
         let earlier = before.get(&role).copied().filter(|earlier| *earlier <= now).unwrap_or(0.0);
         (role, (now - earlier) / count)
     };
-    used(place).into_iter().map(each).filter(|(_, seconds)| *seconds > 0.0).collect()
+    used(daemons).into_iter().map(each).filter(|(_, seconds)| *seconds > 0.0).collect()
 }
 
 fn of(pid: u32) -> f64 {

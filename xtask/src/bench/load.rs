@@ -60,9 +60,9 @@ pub fn run(part: Part, place: &mut Place, size: Size) -> Result<Vec<Option<Sampl
 
 /// Runs `work`, which returns a value and its number of units.
 fn sample(place: &Place, work: impl FnOnce() -> Result<(f64, f64)>) -> Result<Option<Sample>> {
-    let before = cpu::used(place);
+    let before = cpu::used(&place.daemons());
     let (value, count) = work()?;
-    Ok(Some(Sample { value, cpu: cpu::since(place, &before, count.max(1e-9)) }))
+    Ok(Some(Sample { value, cpu: cpu::since(&place.daemons(), &before, count.max(1e-9)) }))
 }
 
 fn large(place: &mut Place, size: Size) -> Result<Vec<Option<Sample>>> {

@@ -49,17 +49,26 @@ fn work(path: &Path, load: Random, blocks: u64, seed: u64, until: Instant) -> Re
     let file = OpenOptions::new().read(true).write(writes).custom_flags(DIRECT).open(path)?;
     let mut buffer = Aligned::new(load.block);
     buffer.bytes().fill(seed as u8);
-    let mut place = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut place = first_place(seed);
     let mut count = 0;
     while Instant::now() < until {
-        // Marsaglia's xorshift: cheap, and no two threads go the same way.
-        place ^= place << 13;
-        place ^= place >> 7;
-        place ^= place << 17;
-        act(&file, load.act, buffer.bytes(), place % blocks * load.block as u64)?;
+        act(&file, load.act, buffer.bytes(), next_place(&mut place) % blocks * load.block as u64)?;
         count += 1;
     }
     Ok(count)
+}
+
+/// Where a walk begins that [`next_place`] goes on with. No two seeds go the same way.
+pub fn first_place(seed: u64) -> u64 {
+    seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// A number from anywhere: Marsaglia's xorshift, which costs next to nothing.
+pub fn next_place(place: &mut u64) -> u64 {
+    *place ^= *place << 13;
+    *place ^= *place >> 7;
+    *place ^= *place << 17;
+    *place
 }
 
 fn act(file: &File, act: Act, bytes: &mut [u8], offset: u64) -> Result<()> {

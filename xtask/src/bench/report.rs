@@ -1,7 +1,44 @@
 //! The results, for people and for programs.
 
+use std::fmt;
+
 use super::cpu::Cpu;
 use super::load::Sample;
+
+/// What was wanted of a figure before it was measured.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Aim {
+    /// Of the value.
+    ValueAtLeast(f64),
+    /// Of the value.
+    ValueAtMost(f64),
+    /// Of the value in relation to its reference.
+    RatioAtLeast(f64),
+    /// Of the value in relation to its reference.
+    RatioAtMost(f64),
+}
+
+impl Aim {
+    fn is_met(self, value: f64, ratio: Option<f64>) -> Option<bool> {
+        match self {
+            Self::ValueAtLeast(limit) => Some(value >= limit),
+            Self::ValueAtMost(limit) => Some(value <= limit),
+            Self::RatioAtLeast(limit) => ratio.map(|ratio| ratio >= limit),
+            Self::RatioAtMost(limit) => ratio.map(|ratio| ratio <= limit),
+        }
+    }
+}
+
+impl fmt::Display for Aim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ValueAtLeast(limit) => write!(f, ">= {limit}"),
+            Self::ValueAtMost(limit) => write!(f, "<= {limit}"),
+            Self::RatioAtLeast(limit) => write!(f, ">= {limit} of it"),
+            Self::RatioAtMost(limit) => write!(f, "<= {limit} of it"),
+        }
+    }
+}
 
 /// One line of the table.
 pub struct Line {
@@ -15,6 +52,8 @@ pub struct Line {
     pub reference: Option<(&'static str, Vec<f64>)>,
     /// Whether it is on stable storage by then.
     pub durable: Option<bool>,
+    /// What was wanted.
+    pub aim: Option<Aim>,
     /// Processor seconds for each GiB ("MB/s") or operation, by role: the medians of the runs.
     pub cpu: Cpu,
 }
@@ -24,8 +63,29 @@ impl Line {
         self.reference.as_ref().filter(|(_, values)| !values.is_empty()).map(|(_, values)| median(values))
     }
 
+    /// The median of the rounds' ratios. If a round lacks a reference, it is the ratio of the medians.
     fn ratio(&self) -> Option<f64> {
+        let (_, references) = self.reference.as_ref()?;
+        if references.len() == self.values.len() && references.iter().all(|reference| *reference > 0.0) {
+            let ratios: Vec<f64> =
+                self.values.iter().zip(references).map(|(value, reference)| value / reference).collect();
+            return (!ratios.is_empty()).then(|| median(&ratios));
+        }
         self.reference_median().filter(|reference| *reference > 0.0).map(|reference| median(&self.values) / reference)
+    }
+
+    fn is_met(&self) -> Option<bool> {
+        self.aim?.is_met(median(&self.values), self.ratio())
+    }
+
+    /// The aim, and whether it is met.
+    fn aim_words(&self) -> String {
+        let met = match self.is_met() {
+            Some(true) => ": met",
+            Some(false) => ": missed",
+            None => "",
+        };
+        self.aim.map_or_else(|| "-".to_owned(), |aim| format!("{aim}{met}"))
     }
 
     /// Processor time in the unit that people read: seconds for a GiB, microseconds for an operation.
@@ -43,19 +103,23 @@ pub fn median(values: &[f64]) -> f64 {
 
 /// The median over the runs, for each role.
 pub fn median_cpu(samples: &[Sample]) -> Cpu {
-    let roles = samples.iter().flat_map(|sample| sample.cpu.keys().cloned());
-    let of = |role: String| {
-        let each: Vec<f64> = samples.iter().map(|sample| sample.cpu.get(&role).copied().unwrap_or(0.0)).collect();
-        (role, median(&each))
+    median_cpus(samples.iter().map(|sample| &sample.cpu))
+}
+
+/// The same of what was measured by itself.
+pub fn median_cpus<'a>(cpus: impl Iterator<Item = &'a Cpu> + Clone) -> Cpu {
+    let of = |role: &String| {
+        let each: Vec<f64> = cpus.clone().map(|cpu| cpu.get(role).copied().unwrap_or(0.0)).collect();
+        (role.clone(), median(&each))
     };
-    roles.map(of).collect()
+    cpus.clone().flat_map(Cpu::keys).map(of).collect()
 }
 
 /// For people.
 pub fn print_table(lines: &[Line]) {
     println!(
-        "{:<48} {:>10} {:>10} {:>10} {:<6} {:>22} {:>6}  {:<7} processor time",
-        "figure", "median", "least", "most", "unit", "reference", "ratio", "durable"
+        "{:<56} {:>10} {:>10} {:>10} {:<6} {:>28} {:>6}  {:<7} {:<20} processor time",
+        "figure", "median", "least", "most", "unit", "reference", "ratio", "durable", "aim"
     );
     for line in lines {
         let least = line.values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -70,12 +134,13 @@ pub fn print_table(lines: &[Line]) {
         let cpu: Vec<String> = line.cpu.iter().map(|(role, used)| format!("{role} {}", short(used * scale))).collect();
         let cpu = if cpu.is_empty() { String::new() } else { format!("{} {unit}", cpu.join(", ")) };
         println!(
-            "{:<48} {:>10} {:>10} {:>10} {:<6} {reference:>22} {ratio:>6}  {durable:<7} {cpu}",
+            "{:<56} {:>10} {:>10} {:>10} {:<6} {reference:>28} {ratio:>6}  {durable:<7} {:<20} {cpu}",
             line.name,
             short(median(&line.values)),
             short(least),
             short(most),
-            line.unit
+            line.unit,
+            line.aim_words()
         );
     }
 }
@@ -90,7 +155,7 @@ fn short(value: f64) -> String {
 }
 
 /// For programs: an array of objects with `name`, `median`, `unit`, `reference`, `ratio`, `runs`, `durable`, and beside these
-/// `least`, `most`, `reference_median` and `cpu_seconds`.
+/// `least`, `most`, `reference_median`, `aim`, `met` and `cpu_seconds`.
 pub fn to_json(lines: &[Line]) -> String {
     let objects: Vec<String> = lines.iter().map(object).collect();
     format!("[\n  {}\n]", objects.join(",\n  "))
@@ -107,16 +172,23 @@ fn object(line: &Line) -> String {
     let most = line.values.iter().copied().fold(0.0, f64::max);
     format!(
         "{{\"name\": \"{}\", \"median\": {}, \"unit\": \"{}\", \"reference\": {reference}, \"ratio\": {}, \"runs\": {}, \
-         \"durable\": {}, \"least\": {least}, \"most\": {most}, \"reference_median\": {}, \"cpu_seconds\": {{{}}}}}",
+         \"durable\": {}, \"least\": {least}, \"most\": {most}, \"reference_median\": {}, \"aim\": {}, \"met\": {}, \
+         \"cpu_seconds\": {{{}}}}}",
         line.name,
         median(&line.values),
         line.unit,
         number(line.ratio()),
         line.values.len(),
-        line.durable.map_or("null", |durable| if durable { "true" } else { "false" }),
+        truth(line.durable),
         number(line.reference_median()),
+        line.aim.map_or_else(|| "null".to_owned(), |aim| format!("\"{aim}\"")),
+        truth(line.is_met()),
         cpu.join(", ")
     )
+}
+
+fn truth(value: Option<bool>) -> &'static str {
+    value.map_or("null", |value| if value { "true" } else { "false" })
 }
 
 #[cfg(test)]
@@ -130,12 +202,22 @@ mod tests {
             values: vec![30.0, 10.0, 20.0],
             reference: Some(("disk", vec![40.0])),
             durable: None,
+            aim: None,
             cpu: Cpu::from([("mount".to_owned(), 0.002)]),
         }
     }
 
     #[test]
-    fn the_ratio_is_that_of_the_medians() {
+    fn the_ratio_is_the_median_of_the_rounds() {
+        let paired = Line { reference: Some(("disk", vec![60.0, 10.0, 10.0])), ..line() };
+        assert_eq!(paired.ratio(), Some(1.0));
+        let aims = [Aim::RatioAtLeast(1.0), Aim::RatioAtMost(0.9), Aim::ValueAtLeast(21.0), Aim::ValueAtMost(20.0)];
+        let met = aims.map(|aim| Line { aim: Some(aim), reference: paired.reference.clone(), ..line() }.is_met());
+        assert_eq!(met, [Some(true), Some(false), Some(false), Some(true)]);
+    }
+
+    #[test]
+    fn without_a_reference_in_each_round_the_ratio_is_that_of_the_medians() {
         assert_eq!((median(&line().values), line().ratio()), (20.0, Some(0.5)));
         assert_eq!(Line { reference: Some(("disk", Vec::new())), ..line() }.ratio(), None, "it was not measured");
     }

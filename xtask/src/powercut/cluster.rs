@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use super::Result;
 use super::image::{FileSystem, Image, run};
-use super::{Result, kernel};
+use crate::interrupt;
 use crate::tree::root;
 
 /// Number of block servers, and of copies, so that each cut hits a copy of everything.
@@ -96,10 +97,10 @@ impl Cluster {
         loop {
             match self.ebb(&["fsck"]) {
                 Ok(()) => return Ok(()),
-                Err(sentence) if kernel::is_interrupted() || Instant::now() >= end => {
+                Err(sentence) if interrupt::is_interrupted() || Instant::now() >= end => {
                     return Err(format!("copies were not good again within {} s: {sentence}", HEALTHY_MAX.as_secs()));
                 }
-                Err(_) => kernel::sleep(Duration::from_millis(200)),
+                Err(_) => interrupt::sleep(Duration::from_millis(200)),
             }
         }
     }

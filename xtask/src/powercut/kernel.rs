@@ -1,11 +1,9 @@
-//! System calls that std lacks.
+//! A system call that std lacks.
 
 use std::ffi::{c_int, c_ulong};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use super::Result;
 
@@ -14,39 +12,8 @@ const GOING_DOWN: c_ulong = (2 << 30) | (4 << 16) | ((b'X' as c_ulong) << 8) | 1
 /// XFS_FSOP_GOING_FLAGS_NOLOGFLUSH: not even the journal's buffers are written out.
 const NO_LOG_FLUSH: u32 = 2;
 
-const SIGINT: c_int = 2;
-const SIGTERM: c_int = 15;
-
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-
 unsafe extern "C" {
     fn ioctl(descriptor: c_int, request: c_ulong, ...) -> c_int;
-    fn signal(number: c_int, handler: extern "C" fn(c_int)) -> usize;
-}
-
-extern "C" fn on_signal(_number: c_int) {
-    INTERRUPTED.store(true, Ordering::Relaxed);
-}
-
-/// From now on ctrl-C and SIGTERM only request the end, so that disks and mounts are unmounted first.
-pub fn catch_signals() {
-    for number in [SIGINT, SIGTERM] {
-        // SAFETY: the handler only stores to an atomic, which a signal handler may do.
-        unsafe { signal(number, on_signal) };
-    }
-}
-
-/// Whether a signal has requested the end.
-pub fn is_interrupted() -> bool {
-    INTERRUPTED.load(Ordering::Relaxed)
-}
-
-/// Waits for the time, or until a signal requests the end.
-pub fn sleep(span: Duration) {
-    let end = Instant::now() + span;
-    while !is_interrupted() && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(20).min(end.saturating_duration_since(Instant::now())));
-    }
 }
 
 /// Shuts the file system mounted here down: it loses unsynced data, and does nothing more.

@@ -8,8 +8,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use super::Result;
 use super::record::{Kind, Ledger, RecordKey, SLOTS, Versions};
-use super::{Result, kernel};
+use crate::interrupt;
 
 /// Writers side by side.
 const WRITERS: u64 = 6;
@@ -60,7 +61,7 @@ impl Writer<'_> {
     fn run(mut self, stop: &AtomicBool) -> (BTreeMap<RecordKey, Versions>, u64) {
         let mut next = [0_u64; 4];
         let mut step = 0;
-        while !stop.load(Ordering::Relaxed) && !kernel::is_interrupted() && step < STEPS_MAX {
+        while !stop.load(Ordering::Relaxed) && !interrupt::is_interrupted() && step < STEPS_MAX {
             let kind = Kind::ALL[(self.writer + step) as usize % Kind::ALL.len()];
             step += 1;
             let number = &mut next[kind as usize];

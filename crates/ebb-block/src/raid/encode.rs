@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use ebb_code::{Code, Trailer};
 use ebb_runtime::{Moment, SeededBug};
 use ebb_types::{Result, bail};
@@ -18,7 +18,7 @@ use ebb_wire::{Method, pb};
 use futures_util::future::try_join_all;
 
 use super::ends::{Piece, Source, Target};
-use super::{Outline, PIECE_BYTES, proof, row_len};
+use super::{Outline, PIECE_BYTES, proof, row_len, zeroed};
 use crate::node::Node;
 
 /// With more requests in progress than these, encoding pauses.
@@ -112,12 +112,11 @@ pub(super) async fn read_slots(node: &Arc<Node>, slots: &[Source], at: u64) -> R
 }
 
 pub(super) fn make_rows(code: Code, pieces: &[Piece], length: u64) -> Result<Vec<Bytes>> {
-    let length = usize::try_from(length).expect("a piece fits into memory");
-    let mut rows = vec![vec![0; length]; code.rows()];
+    let mut rows: Vec<BytesMut> = (0..code.rows()).map(|_| zeroed(length)).collect();
     let mut sources: Vec<&[u8]> = pieces.iter().map(|piece| &piece.data[..]).collect();
     sources.resize(code.slots(), &[]);
-    code.encode(&sources, &mut rows.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>())?;
-    Ok(rows.into_iter().map(Bytes::from).collect())
+    code.encode(&sources, &mut rows.iter_mut().map(|row| &mut row[..]).collect::<Vec<_>>())?;
+    Ok(rows.into_iter().map(BytesMut::freeze).collect())
 }
 
 /// Writes a piece of each row, all at once.

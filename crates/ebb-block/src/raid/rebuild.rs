@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use ebb_code::{Part, Present, Slot, Trailer};
 use ebb_store::{Found, Pull, PullFuture, PullSource, SourceChunks};
 use ebb_types::{CHUNK_SIZE, Epoch, Incarnation, MetablockId, Result, Version, bail, err};
@@ -16,7 +16,7 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 
 use super::ends::{Piece, Source};
-use super::{Outline, PIECE_BYTES, row_len};
+use super::{Outline, PIECE_BYTES, row_len, zeroed};
 use crate::node::Node;
 use crate::source::Front;
 
@@ -105,7 +105,7 @@ impl Parts {
                 continue;
             }
             let pieces: Vec<Piece> = pieces.into_iter().flatten().collect();
-            let mut out = BytesMut::zeroed(usize::try_from(end - start).expect("a piece fits into memory"));
+            let mut out = zeroed(end - start);
             // What others have behind the end of the wanted part is none of it.
             let sources: Vec<&[u8]> =
                 pieces.iter().map(|piece| &piece.data[..piece.data.len().min(out.len())]).collect();
@@ -206,13 +206,14 @@ impl Decoded {
             }
             Part::Row(row) => {
                 let row_len = self.trailer.row_len();
-                let mut data = BytesMut::new();
+                let mut data = Bytes::new();
                 if offset < row_len {
-                    data.extend_from_slice(&self.parts.decode(self.wanted, offset, end.min(row_len)).await?);
+                    data = self.parts.decode(self.wanted, offset, end.min(row_len)).await?;
                 }
                 if end > row_len {
                     let from = offset.max(row_len) - row_len;
-                    data.extend_from_slice(&self.encoded[from as usize..(end - row_len) as usize]);
+                    let rest = &self.encoded[from as usize..(end - row_len) as usize];
+                    data = [&data[..], rest].concat().into();
                 }
                 let sums: Vec<u32> = data.chunks(CHUNK_SIZE as usize).map(crc32c).collect();
                 for (chunk, sum) in (offset / CHUNK_SIZE..row_len / CHUNK_SIZE).zip(&sums).filter(|_| row == 0) {
@@ -224,7 +225,7 @@ impl Decoded {
                         );
                     }
                 }
-                (data.freeze(), sums)
+                (data, sums)
             }
         };
         Ok(SourceChunks { version: self.version, length: self.length, checksums, data })

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ebb_types::{Epoch, ErrorKind, Version, err};
+use ebb_types::{CHUNK_SIZE, Epoch, ErrorKind, Version, err};
 
 use super::rig::{Rig, Writer, bytes, data, id, in_world, version};
 use crate::{Change, Found, Pull, PullFuture, PullSource, SourceChunks, Volume};
@@ -100,6 +100,29 @@ fn a_copy_equals_its_source_and_survives_a_crash() {
         rig.crash();
         let volume = rig.open().await.unwrap();
         assert_eq!(volume.read_all(id(1), version(1, 4)).await.unwrap().1[1000..1050], bytes(50, 5));
+    });
+}
+
+/// Zeros in any chunks of a piece, at its edges too, are left out of the file, and all else is written where it belongs.
+#[test]
+fn zeros_within_a_piece_become_holes() {
+    in_world(9, |mut rig| async move {
+        let other = Rig { root: "/data/v2".into(), ..rig.clone() };
+        let (source, volume) = (other.open().await.unwrap(), rig.open().await.unwrap());
+        let chunk = CHUNK_SIZE as usize;
+        let mut content = bytes(200 * chunk + 77, 3).to_vec();
+        let holes = [0..1, 5..9, 10..11, 62..66, 128..192, 199..200];
+        holes.iter().for_each(|hole| content[hole.start * chunk..hole.end * chunk].fill(0));
+        Writer::new(&source, 1).send(data(0, &content.clone().into()), true).await.unwrap();
+        volume.pull(pull(&volume, 1, version(1, 1)), &Source::new(&source)).await.unwrap();
+        assert_eq!(volume.read_all(id(1), version(1, 1)).await.unwrap().1, content);
+        let kept = 201 - holes.iter().map(std::ops::Range::len).sum::<usize>();
+        let allocated = volume.describe(id(1)).await.unwrap().unwrap().allocated_bytes;
+        assert!(allocated <= (kept * chunk) as u64, "{allocated} bytes for {kept} chunks");
+        drop((source, volume));
+        rig.crash();
+        let volume = rig.open().await.unwrap();
+        assert_eq!(volume.read_all(id(1), version(1, 1)).await.unwrap().1, content);
     });
 }
 
