@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ebb_types::{
-    DatasetId, Encode, Geometry, InodeId, LOG_COPIES_MIN, Prefetch, RAID_METABLOCK_SIZE_MAX, ReadRule,
-    Redundancy, Result, bail,
+    DatasetId, Encode, Geometry, InodeId, LOG_COPIES_MIN, Prefetch, RAID_METABLOCK_SIZE_MAX, ReadRule, Redundancy,
+    Result, bail,
 };
 use ebb_wire::pb;
 use imbl::OrdMap;

@@ -55,6 +55,31 @@ pub async fn read_in_a_loop(bed: &Testbed, user: &User, span: Duration) -> Laten
     seen
 }
 
+/// Reads random blocks at random moments of so long a time, each whether or not others wait.
+pub async fn read_at_random(bed: &Testbed, user: &User, reads: usize, span: Duration) -> Latencies {
+    let (mut dice, size) = (bed.world.dice("reads at random"), bed.setting.block_bytes);
+    let span_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    let mut tasks = Vec::new();
+    for _ in 0..reads {
+        let ((file, block), at) = (any_block(bed, &mut dice), Duration::from_millis(dice.below(span_ms)));
+        let (user, world) = (user.clone(), bed.world.clone());
+        tasks.push(user.runtime.clone().spawn("read", async move {
+            world.sleep(at).await;
+            let began = world.now();
+            let read = user.client.read(user.handles[file], block * size, size as u32).await;
+            read.is_ok().then(|| world.now() - began)
+        }));
+    }
+    let mut seen = Latencies::default();
+    for task in tasks {
+        match task.join().await {
+            Ok(Some(took)) => seen.add(took),
+            _ => seen.failed += 1,
+        }
+    }
+    seen
+}
+
 /// Overwrites random blocks, each made safe before the next, for so long.
 pub async fn write_in_a_loop(bed: &Testbed, user: &User, span: Duration) -> Latencies {
     let (mut dice, mut seen) = (bed.world.dice("blocks to write"), Latencies::default());

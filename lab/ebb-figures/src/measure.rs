@@ -47,9 +47,22 @@ impl Latencies {
     /// The time that nine of ten did not exceed, in seconds.
     #[must_use]
     pub fn p90(&self) -> Option<f64> {
+        self.percentile(90)
+    }
+
+    /// The time that so many of a hundred did not exceed, in seconds.
+    #[must_use]
+    pub fn percentile(&self, percent: usize) -> Option<f64> {
         let mut sorted = self.seconds.clone();
         sorted.sort_unstable_by(f64::total_cmp);
-        sorted.get(sorted.len() * 9 / 10).copied()
+        sorted.get(sorted.len() * percent / 100).copied()
+    }
+
+    /// Share of all requests that were answered within so many seconds.
+    #[must_use]
+    pub fn share_within(&self, seconds: f64) -> f64 {
+        let all = self.seconds.len() as f64 + self.failed as f64;
+        self.seconds.iter().filter(|one| **one <= seconds).count() as f64 / all.max(1.0)
     }
 }
 

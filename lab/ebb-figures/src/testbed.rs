@@ -11,7 +11,7 @@ use ebb_power::{Battery, Duty, Hardware, PolicyKind, Supply, wall_ms};
 use ebb_rpc::Counters;
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World};
-use ebb_types::{Credentials, HostName, InodeId, NodeId, Prefetch, Result, err};
+use ebb_types::{Credentials, HostName, InodeId, NodeId, Prefetch, RaidCode, Result, bail, err};
 use ebb_virtual::power::{OverloadRule, PowerCluster, PowerOptions, Settings, newest_plan};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{CreateDataset, Op, SetDataset};
@@ -26,6 +26,11 @@ const EXTRA_SHARE_PERCENT: u32 = 10;
 
 /// Between the last write of the data and the measurement.
 const REST: Duration = Duration::from_secs(60);
+
+/// For a call of the master about a RAID set.
+const ENCODING_CALL: Duration = Duration::from_secs(60);
+/// Time for everything to be encoded.
+const ENCODED_WITHIN: Duration = Duration::from_secs(7_200);
 
 /// How the data lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +91,8 @@ pub struct Setting {
     pub seek: Duration,
     /// Whether nodes write for homes that have too much to write.
     pub offloads: bool,
+    /// RAID sets for everything, once it is written; none: it stays in copies.
+    pub code: Option<RaidCode>,
 }
 
 impl Setting {
@@ -103,6 +110,7 @@ impl Setting {
             metablock_blocks: 1,
             seek: Duration::ZERO,
             offloads: true,
+            code: None,
         }
     }
 
@@ -178,7 +186,8 @@ impl Testbed {
             settings,
             scale: setting.scale,
             overload_rule,
-            call_timeout: None,
+            // Its slots are as many times as large for the disks, and a master does not know that.
+            call_timeout: setting.code.map(|_| ENCODING_CALL),
         };
         let cluster = PowerCluster::start_with(world, options).await?;
         Ok(Self {
@@ -195,7 +204,15 @@ impl Testbed {
     async fn fill(&mut self, homes: &[u32]) -> Result<()> {
         let user = self.user("writer", None).await?;
         let extra_share_percent = EXTRA_SHARE_PERCENT;
-        let settings = pb::Dataset { extra_share_percent, ..Default::default() };
+        let code = self.setting.code.unwrap_or(RaidCode { copies: 0, slots: 0, rows: 0 });
+        let settings = pb::Dataset {
+            extra_share_percent,
+            raid_copies: code.copies,
+            raid_slots: code.slots,
+            raid_rows: code.rows,
+            delay_ms: 5_000,
+            ..Default::default()
+        };
         self.directory = self.make_dataset(&user.client, "data", self.setting.layout, settings).await?;
         for number in 0..self.setting.files {
             let home = homes.get(number as usize).map(|place| HostName::new(format!("h{}", place + 1)));
@@ -204,9 +221,30 @@ impl Testbed {
             self.files.push(inode);
         }
         user.client.disconnect().await?;
+        if self.setting.code.is_some() {
+            self.wait_until_thin().await?;
+        }
         // Checkpoints that the writing has brought about are done before anything is measured.
         self.world.sleep(REST).await;
         Ok(())
+    }
+
+    /// Waits until every block is in a RAID set, and the copies that are not needed have left.
+    async fn wait_until_thin(&self) -> Result<()> {
+        let bytes = u64::from(self.setting.files * self.setting.blocks_per_file) * self.setting.block_bytes;
+        let end = self.world.now() + ENCODED_WITHIN;
+        loop {
+            let encoded: u64 = self.cluster.raid_status().await?.iter().map(|one| one.encoded_bytes).sum();
+            let sets = self.cluster.raid_sets().await?;
+            let mut slots = sets.iter().flat_map(|one| &one.set).flat_map(|set| &set.slots);
+            if encoded == bytes && slots.all(|slot| slot.leaving.is_empty()) {
+                return Ok(());
+            }
+            if self.world.now() > end {
+                bail!(Timeout, "{encoded} of {bytes} bytes were encoded within {ENCODED_WITHIN:?}");
+            }
+            self.world.sleep(Duration::from_secs(1)).await;
+        }
     }
 
     /// Makes a dataset of a new directory below the root, which it returns, with these further settings.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ebb_layout::raid::{Candidate, Held, RaidAsk, RaidPlans, RaidRule, Room, Sites, choose_sets, least_len_bytes};
 use ebb_layout::{ChainView, View, VolumeView};
 use ebb_meta::{Cold, Due, Machine};
-use ebb_types::{DatasetId, Encode, MetablockId, NodeId, RaidCode, RaidSetId, Redundancy};
+use ebb_types::{DatasetId, Encode, MetablockId, NodeId, RaidCode, RaidSetId};
 use ebb_wire::pb;
 
 use super::old;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ebb_layout::raid::{Held, RaidRule, Sites};
 use ebb_runtime::Moment;
-use ebb_types::{DatasetId, Epoch, MetablockId, RaidCode, RaidSetId, Redundancy, VolumeId};
+use ebb_types::{DatasetId, Epoch, MetablockId, RaidSetId, Redundancy, VolumeId};
 use ebb_wire::pb;
 
 use super::choose::held;

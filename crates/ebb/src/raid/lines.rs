@@ -83,7 +83,10 @@ pub fn lines(dataset: &pb::RaidDataset) -> Vec<String> {
         ));
     }
     if dataset.thawed_bytes > 0 {
-        lines.push(format!("{} thawed within a day: overwritten after they were encoded", human_bytes(dataset.thawed_bytes)));
+        lines.push(format!(
+            "{} thawed within a day: overwritten after they were encoded",
+            human_bytes(dataset.thawed_bytes)
+        ));
     }
     let mut state = format!("{}: {} whole", counted(sets(dataset), "RAID set"), dataset.whole);
     if dataset.lost_some > 0 {
@@ -158,7 +161,9 @@ mod tests {
         assert_eq!(warning(&dataset), None);
         let worn = pb::RaidDataset { thawed_bytes: 64 << 20, path: "/mail".to_owned(), ..dataset.clone() };
         assert!(lines(&worn).join("\n").contains("64.0 MiB thawed"));
-        assert!(warning(&worn).is_some_and(|text| text.contains("/mail: 64.0 MiB") && text.contains("--redundancy copies")));
+        assert!(
+            warning(&worn).is_some_and(|text| text.contains("/mail: 64.0 MiB") && text.contains("--redundancy copies"))
+        );
         assert_eq!(warning(&pb::RaidDataset { encoded_bytes: 1 << 30, ..worn }), None, "a sixteenth of it");
         assert!(has_any(&dataset) && !has_any(&pb::RaidDataset::default()));
     }
