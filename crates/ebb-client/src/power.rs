@@ -169,6 +169,18 @@ impl Shared {
         err!(Unavailable, "n{node} has fallen asleep by the power plan v{}", self.plan_version())
     }
 
+    /// Returns when the known plans let two nodes serve together: a copy between them would hold up the rest of one that sleeps
+    /// before the other wakes. If they never do, it returns at once.
+    pub async fn meeting(&self, one: u64, other: u64) {
+        let (first, second) = (NodeId::new(one), NodeId::new(other));
+        let wait = || {
+            let now_ms = self.wall_ms();
+            let met_ms = self.plans.lock().next_meeting_ms(first, second, now_ms, NEED_MS)?;
+            Some(Duration::from_millis(met_ms.saturating_sub(now_ms)))
+        };
+        self.until(|| wait().is_none_or(|wait| wait.is_zero()), wait).await;
+    }
+
     /// Returns, with the reason, when the known plans never let two nodes serve together.
     pub async fn parted(&self, one: u64, other: u64) -> Error {
         let (first, second) = (NodeId::new(one), NodeId::new(other));

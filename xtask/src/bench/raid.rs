@@ -99,7 +99,7 @@ pub fn run(ask: &Ask<'_>) -> Result<bool> {
     if parts.is_empty() {
         return Err(std::io::Error::other(format!("no figure of RAID sets has {:?} in its name", ask.filter)));
     }
-    let program = ask.program.map_or_else(built, |program| std::fs::canonicalize(program))?;
+    let program = ask.program.map_or_else(built, std::fs::canonicalize)?;
     let scratch = scratch()?;
     let (bytes, span) = if ask.quick { (512 << 20, 1.0) } else { (1 << 30, 4.0) };
     let bench = Bench { program, scratch, bytes, span };

@@ -1,7 +1,9 @@
 //! Writes to what is frozen: an heir gets its bytes, and takes its place (docs/raid.md, Writes).
 //!
-//! The members of the heir copy what the frozen metablock shows. If no member of that can be asked now, they decode it.
-//! The heir is recorded when all of them have it. Nothing is written to it before.
+//! The members of the heir copy what the frozen metablock shows. If no member of that can be asked now, they decode it. If they
+//! cannot, members that sleep are waited for, and a member of the heir that has the bytes gives them to another one: it may be
+//! awake together with one that never meets the frozen metablock's. The heir is recorded when all of them have it. Nothing is
+//! written to it before.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,6 +36,24 @@ enum Failed {
     Target(u64, Error),
     /// Nobody gives it.
     Source(Error),
+    /// Whoever has it is never awake together with the member.
+    Parted(u64, Error),
+}
+
+/// Members of an heir, by what is known of them.
+#[derive(Default)]
+struct Known {
+    /// They have the bytes.
+    filled: Vec<pb::Member>,
+    /// Nodes that are never awake together with one that has the bytes. They are in no later heir.
+    parted: BTreeSet<u64>,
+}
+
+/// Who gives the bytes: a member of the frozen metablock, or of the heir.
+struct Giver {
+    metablock: u64,
+    member: pb::Member,
+    serves_in: Duration,
 }
 
 impl Shared {
@@ -63,44 +83,79 @@ impl Shared {
     async fn thaw_one(self: &Arc<Self>, inode: &Inode, epoch: Epoch, mut heir: pb::Metablock) -> Result<()> {
         let (started, index) = (self.runtime.now(), heir.index);
         let waiting = self.enter_wait("a copy of what is frozen");
-        let mut exclude = BTreeSet::new();
+        let mut known = Known::default();
+        let mut patience = self.session.deadline();
         loop {
             let frozen = inode.core.lock().map.get(&index).cloned();
             let frozen = frozen.filter(|record| record.frozen.is_some() && record.id == heir.heir_of);
             let Some(frozen) = frozen else { bail!(Io, "{}: the write lease was lost during a thaw", inode.id) };
+            let had = known.filled.len();
             let failed = match self.runtime.has_bug(SeededBug::SwapUnfilled) {
                 true => Vec::new(),
-                false => self.fill(epoch, &frozen, &heir).await,
+                false => self.fill(epoch, &frozen, &heir, &mut known).await,
             };
             if failed.is_empty() {
                 return self.swap(inode, epoch, &frozen, &heir).await;
             }
-            let mut last = None;
+            let (mut exclude, mut last) = (BTreeSet::new(), None);
             for failed in failed {
                 last = Some(match failed {
                     Failed::Target(node, error) => {
                         exclude.insert(node);
                         error
                     }
-                    Failed::Source(error) => error,
+                    // One that has the bytes by now may meet it.
+                    Failed::Parted(node, error) if known.filled.len() == had => {
+                        exclude.insert(node);
+                        known.parted.insert(node);
+                        error
+                    }
+                    Failed::Source(error) | Failed::Parted(_, error) => error,
                 });
             }
             let error = last.unwrap_or_else(|| err!(Internal, "nothing failed"));
             tracing::debug!(inode = %inode.id, index, %error, "a thaw is tried again");
-            if self.runtime.now().since(started) > self.session.deadline() {
+            // Whoever sleeps now wakes once for the copy, and once more to give it to another one.
+            patience = patience.max(self.session.deadline() + self.longest_sleep(&frozen, &heir) * 2);
+            if self.runtime.now().since(started) > patience {
                 bail!(Io, "{}: what is frozen at metablock {index} could not be copied: {error}", inode.id);
             }
             waiting.set(format!("a copy of what is frozen: {error}"));
             self.runtime.sleep(REPLACE_PAUSE).await;
             if !exclude.is_empty() {
-                heir = self.other_heir(inode, epoch, index, &exclude).await?;
-                exclude.clear();
+                heir = self.other_heir(inode, epoch, index, &exclude, &mut known).await?;
             }
         }
     }
 
-    /// An heir without these nodes.
+    /// Time until the last of these members wakes that do so by a plan.
+    fn longest_sleep(&self, frozen: &pb::Metablock, heir: &pb::Metablock) -> Duration {
+        let members = frozen.members.iter().chain(&heir.members);
+        members.filter_map(|member| self.wakes_in(member.node)).max().unwrap_or_default()
+    }
+
+    /// An heir without these nodes, and without those that are parted from the bytes if there are enough others.
     async fn other_heir(
+        self: &Arc<Self>,
+        inode: &Inode,
+        epoch: Epoch,
+        index: u64,
+        exclude: &BTreeSet<u64>,
+        known: &mut Known,
+    ) -> Result<pb::Metablock> {
+        // Another heir is another metablock: nobody has anything of it.
+        known.filled.clear();
+        let without = exclude | &known.parted;
+        match self.grant_heir(inode, epoch, index, &without).await {
+            Err(error) if error.kind() == ErrorKind::NoSpace && !known.parted.is_empty() => {
+                known.parted.clear();
+                self.grant_heir(inode, epoch, index, exclude).await
+            }
+            granted => granted,
+        }
+    }
+
+    async fn grant_heir(
         self: &Arc<Self>,
         inode: &Inode,
         epoch: Epoch,
@@ -115,66 +170,126 @@ impl Shared {
         heir.ok_or_else(|| err!(Protocol, "a grant for the frozen metablock {index} of {id} brought no heir"))
     }
 
-    /// Has each member of an heir get the bytes.
-    async fn fill(self: &Arc<Self>, epoch: Epoch, frozen: &pb::Metablock, heir: &pb::Metablock) -> Vec<Failed> {
-        let filled = heir.members.iter().map(|member| self.fill_one(epoch, frozen, heir.id, member));
-        join_all(filled).await.into_iter().filter_map(Result::err).collect()
+    /// Has each member of an heir get the bytes that does not have them.
+    async fn fill(
+        self: &Arc<Self>,
+        epoch: Epoch,
+        frozen: &pb::Metablock,
+        heir: &pb::Metablock,
+        known: &mut Known,
+    ) -> Vec<Failed> {
+        let lacks = |member: &&pb::Member| !known.filled.iter().any(|filled| filled.is_at(member));
+        let lacking: Vec<pb::Member> = heir.members.iter().filter(lacks).copied().collect();
+        let filled = lacking.iter().map(|member| self.fill_one(epoch, frozen, heir.id, member, &known.filled));
+        let done = join_all(filled).await;
+        let mut failed = Vec::new();
+        for (member, done) in lacking.into_iter().zip(done) {
+            match done {
+                Ok(()) => known.filled.push(member),
+                Err(error) => failed.push(error),
+            }
+        }
+        failed
     }
 
+    /// From a member that serves soon, else by decoding, else from one that is waited for.
     async fn fill_one(
         self: &Arc<Self>,
         epoch: Epoch,
         frozen: &pb::Metablock,
         heir: u64,
         target: &pb::Member,
+        filled: &[pb::Member],
+    ) -> Result<(), Failed> {
+        let sources = self.sources(frozen, heir, filled);
+        let (soon, later): (Vec<Giver>, Vec<Giver>) =
+            sources.into_iter().partition(|giver| !frozen.is_in_raid_set() || giver.serves_in <= SOON);
+        let first = match self.fill_from(epoch, frozen, heir, target, &soon).await {
+            Ok(()) => return Ok(()),
+            // It may be the target that has another volume by now.
+            Err(Failed::Source(error)) if !frozen.is_in_raid_set() && error.kind().is_copy_lost() => {
+                return Err(Failed::Target(target.node, error));
+            }
+            Err(failed) if matches!(failed, Failed::Target(..)) || !frozen.is_in_raid_set() => return Err(failed),
+            Err(failed) => failed,
+        };
+        let decoded = match self.decode_heir(epoch, frozen, heir, target).await {
+            Ok(()) => return Ok(()),
+            Err(error) if is_of_target(&error) || error.kind().is_copy_lost() => {
+                return Err(Failed::Target(target.node, error));
+            }
+            Err(error) => error,
+        };
+        let with = |error: Error| err!(Unavailable, "{error}; nor can it be decoded: {decoded}");
+        let is_parted = soon.is_empty() || matches!(first, Failed::Parted(..));
+        let last =
+            if later.is_empty() { Err(first) } else { self.fill_from(epoch, frozen, heir, target, &later).await };
+        last.map_err(|failed| match failed {
+            Failed::Parted(node, error) if is_parted => Failed::Parted(node, with(error)),
+            Failed::Source(error) | Failed::Parted(_, error) => Failed::Source(with(error)),
+            failed @ Failed::Target(..) => failed,
+        })
+    }
+
+    /// From the first of these that gives it.
+    async fn fill_from(
+        self: &Arc<Self>,
+        epoch: Epoch,
+        frozen: &pb::Metablock,
+        heir: u64,
+        target: &pb::Member,
+        givers: &[Giver],
     ) -> Result<(), Failed> {
         let mut last = err!(Unavailable, "no member of m{} can be asked now", frozen.id);
-        for source in self.sources(frozen) {
-            let parted = self.parted(source.node, target.node);
+        let mut is_parted = !givers.is_empty();
+        for giver in givers {
+            let parted = self.parted(giver.member.node, target.node);
             // Cancel-safety: as if the deadline had passed. A replica that comes to be is the heir's all the same.
             let pulled = tokio::select! {
                 biased;
-                parted = parted => Err(parted),
-                pulled = self.pull_heir(epoch, frozen, heir, &source, target) => pulled,
+                parted = parted => {
+                    last = parted;
+                    continue;
+                }
+                pulled = async {
+                    self.meeting(giver.member.node, target.node).await;
+                    self.pull_heir(epoch, frozen, heir, giver, target).await
+                } => pulled,
             };
+            is_parted = false;
             match pulled {
                 Ok(()) => return Ok(()),
                 Err(error) if is_of_target(&error) => return Err(Failed::Target(target.node, error)),
                 Err(error) => {
-                    if error.kind() == ErrorKind::Corrupt {
-                        members::report(self, frozen.metablock_id(), source, &error);
+                    if error.kind() == ErrorKind::Corrupt && giver.metablock == frozen.id {
+                        members::report(self, frozen.metablock_id(), giver.member, &error);
                     }
                     last = error;
                 }
             }
         }
-        if !frozen.is_in_raid_set() {
-            // It may be the target that has another volume by now.
-            return Err(if last.kind().is_copy_lost() {
-                Failed::Target(target.node, last)
-            } else {
-                Failed::Source(last)
-            });
-        }
-        match self.decode_heir(epoch, frozen, heir, target).await {
-            Ok(()) => Ok(()),
-            Err(error) if is_of_target(&error) || error.kind().is_copy_lost() => {
-                Err(Failed::Target(target.node, error))
-            }
-            Err(error) => Err(Failed::Source(err!(Unavailable, "{last}; nor can it be decoded: {error}"))),
-        }
+        Err(if is_parted { Failed::Parted(target.node, last) } else { Failed::Source(last) })
     }
 
-    /// Members of a frozen metablock that serve now or soon, the soonest first. If it can be decoded, the others are not
-    /// waited for.
-    fn sources(&self, frozen: &pb::Metablock) -> Vec<pb::Member> {
-        let is_decoded = frozen.is_in_raid_set();
-        let serves_in = |member: &pb::Member| self.wakes_in(member.node).unwrap_or(Duration::MAX);
-        let is_there =
-            |member: &&pb::Member| !self.nodes.is_lost(member.node) && (!is_decoded || serves_in(member) <= SOON);
-        let mut sources: Vec<pb::Member> = frozen.members.iter().filter(is_there).copied().collect();
-        sources.sort_by_key(serves_in);
-        sources
+    /// Members of a frozen metablock, and of its heir those that have the bytes. The soonest first, without those that are lost or
+    /// wake by no plan.
+    fn sources(&self, frozen: &pb::Metablock, heir: u64, filled: &[pb::Member]) -> Vec<Giver> {
+        let of = |metablock: u64, members: &[pb::Member]| -> Vec<(u64, pb::Member)> {
+            members.iter().map(|member| (metablock, *member)).collect()
+        };
+        let all = [of(frozen.id, &frozen.members), of(heir, filled)].concat();
+        let giver = |(metablock, member): (u64, pb::Member)| {
+            let is_there = !self.nodes.is_lost(member.node);
+            let serves_in = match self.wakes_in(member.node) {
+                // Nothing else could give it.
+                None if !frozen.is_in_raid_set() => Some(Duration::MAX),
+                serves_in => serves_in,
+            };
+            serves_in.filter(|_| is_there).map(|serves_in| Giver { metablock, member, serves_in })
+        };
+        let mut givers: Vec<Giver> = all.into_iter().filter_map(giver).collect();
+        givers.sort_by_key(|giver| giver.serves_in);
+        givers
     }
 
     async fn pull_heir(
@@ -182,7 +297,7 @@ impl Shared {
         epoch: Epoch,
         frozen: &pb::Metablock,
         heir: u64,
-        source: &pb::Member,
+        giver: &Giver,
         target: &pb::Member,
     ) -> Result<()> {
         let hop = self.nodes.hop(target)?;
@@ -191,10 +306,10 @@ impl Shared {
             volume: target.volume,
             incarnation: target.incarnation,
             epoch: epoch.raw(),
-            source: Some(self.nodes.hop(source)?.to_message()),
+            source: Some(self.nodes.hop(&giver.member)?.to_message()),
             at: Some(frozen.min_version().into()),
             rate_bytes_per_sec: 0,
-            source_metablock: frozen.id,
+            source_metablock: giver.metablock,
             raid_set: 0,
             front_bytes: if self.runtime.has_bug(SeededBug::ThawsTheCut) { 0 } else { frozen.length },
         };

@@ -155,13 +155,12 @@ fn heirs_of_lost_members_are_decoded() {
     });
 }
 
-/// The same while nodes blink with three quarters of the power.
-#[test]
-fn heirs_of_sleeping_members_are_decoded() {
-    World::run(83, WorldOptions::default(), |world| async move {
+/// The same while nodes blink on this share of the power.
+fn change_while_nodes_blink(seed: u64, share: f64) {
+    World::run(seed, WorldOptions::default(), move |world| async move {
         let scene = Scene::start(&world, PolicyKind::BlinkCircular).await;
         scene.encoded(&world, is_thin).await;
-        scene.cluster.set_fraction(0.75).await.unwrap();
+        scene.cluster.set_fraction(share).await.unwrap();
         world.sleep(INTERVAL * 5).await;
         let expected = change_all(&scene).await;
         check(&scene, "reader", &expected).await;
@@ -171,6 +170,19 @@ fn heirs_of_sleeping_members_are_decoded() {
         until_sound(&scene, &world).await;
         scene.client.disconnect().await.unwrap();
     });
+}
+
+#[test]
+fn heirs_of_sleeping_members_are_decoded() {
+    change_while_nodes_blink(83, 0.75);
+}
+
+/// With less than half of the nodes awake nothing can be decoded, and some nodes never meet the frozen metablock's.
+#[test]
+fn heirs_whose_members_never_meet_the_only_copy_get_it_from_others() {
+    for seed in 84..88 {
+        change_while_nodes_blink(seed, 0.4);
+    }
 }
 
 /// Goal: a thaw that is broken off leaves nothing behind. Method: the writer dies at a random moment of it, and so does the
