@@ -223,7 +223,7 @@ enum Case {
 }
 
 pub fn section(lab: &Lab<'_>) -> Result<Section> {
-    let steps = lab.effort.of(vec![11, 16, 24, 32], vec![11, 16]);
+    let steps = lab.effort.of(vec![11, 16, 24], vec![11, 16]);
     let last = steps[steps.len() - 1];
     let cases: Vec<Case> = steps.iter().map(|nodes| Case::Code(*nodes)).chain([Case::Copies(last)]).collect();
     let mut all = lab.map(&cases, |case| match case {
@@ -274,10 +274,7 @@ fn rows(section: &mut Section, all: &[Seen]) {
     for seen in all {
         let quantity = format!("{name} on {} nodes: members made again (MB/s)", seen.nodes);
         let why = format!("{:.1} GB in {:.1} s.", seen.made_bytes / 1e9, seen.span.as_secs_f64());
-        section.rows.push(
-            Comparison::new("D5", quantity, Cell::Missing, Cell::Number(seen.rebuild_rate(), 0), why)
-                .judged(true, "measured"),
-        );
+        section.rows.push(Comparison::new("D5", quantity, Cell::Missing, Cell::Number(seen.rebuild_rate(), 0), why));
     }
     let growth = last.rebuild_rate() / first.rebuild_rate();
     let linear = f64::from(last.nodes) / f64::from(first.nodes);
@@ -287,7 +284,8 @@ fn rows(section: &mut Section, all: &[Seen]) {
             format!("times as fast with {} nodes as with {}", last.nodes, first.nodes),
             Cell::Number(linear, 1),
             Cell::Number(growth, 2),
-            "The paper repairs over all disks at once. A master starts at most eight steps of RAID sets at a time, whatever the number of nodes.",
+            "The paper repairs over all disks at once. A master has eight steps of RAID sets under way at most, and begins them once a second. \
+             Each decodes a member over one link, which carries eight bytes for each. So eight links help, however many there are.",
         )
         .bound(growth >= 0.8 * linear),
     );
