@@ -56,7 +56,7 @@ pub use layouts::LayoutKind;
 pub use overload::{OverloadRule, Queue, choose_overloaded};
 pub use plan::{Chosen, Plan, Reason};
 pub use restore::{Shift, choose_change, choose_shift};
-pub use view::{View, VolumeView};
+pub use view::{View, VolumeView, row_reserve_bytes};
 
 use ebb_types::{Result, bail};
 

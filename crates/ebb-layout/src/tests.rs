@@ -22,6 +22,7 @@ pub(crate) fn volume(node: u64, disk: u64, host: u64, rack: u64) -> VolumeView {
         load: 0,
         usable: true,
         off: false,
+        kept_bytes: 0,
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ebb_layout::{View, VolumeView};
+use ebb_layout::{View, VolumeView, row_reserve_bytes};
 use ebb_runtime::Moment;
 use ebb_types::{BootId, HostName, Incarnation, MetablockId, NodeId, RackName, VolumeId};
 use ebb_wire::pb;
@@ -35,6 +35,8 @@ pub struct Registry {
     version: u64,
     /// Refused processes that claimed to be a node, each with the reason and the moment of its last attempt.
     twins: BTreeMap<NodeId, (String, Moment)>,
+    /// Bytes of the longest row of any dataset that encodes.
+    row_bytes: u64,
 }
 
 #[derive(Debug, Default)]
@@ -117,7 +119,13 @@ impl Registry {
             suspect_time,
             version: first_version,
             twins: BTreeMap::new(),
+            row_bytes: 0,
         }
+    }
+
+    /// From now on each volume keeps room for rows of so many bytes; 0: nothing is encoded.
+    pub fn set_row_bytes(&mut self, bytes: u64) {
+        self.row_bytes = bytes;
     }
 
     /// Version of the node map.
@@ -412,6 +420,7 @@ impl Registry {
                     load: node.load,
                     usable: prompt && !node.dead && !record.draining && !known.poisoned,
                     off: is_off,
+                    kept_bytes: row_reserve_bytes(known.capacity_bytes, self.row_bytes),
                 });
             }
         }
@@ -453,7 +462,8 @@ impl Registry {
     pub fn room(&self, member: &pb::Member, reservations: &Reservations) -> Option<u64> {
         let volume = self.nodes.get(&member.node_id())?.volumes.get(&member.volume_id())?;
         let view = VolumeView { capacity_bytes: volume.capacity_bytes, ..VolumeView::default() };
-        let taken = reservations.on_volume(member.volume_id()) + view.reserve_bytes();
+        let kept = row_reserve_bytes(volume.capacity_bytes, self.row_bytes);
+        let taken = reservations.on_volume(member.volume_id()) + view.reserve_bytes() + kept;
         Some(volume.free_bytes.saturating_sub(taken))
     }
 }

@@ -56,6 +56,8 @@ pub(crate) struct Wake {
     pub repair: Notify,
     pub deletes: Notify,
     pub reap: Notify,
+    /// A step of a RAID set has ended.
+    pub raid: Notify,
     /// Wakes all tasks that wait for a power plan.
     pub plans: Notify,
 }

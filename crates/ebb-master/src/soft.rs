@@ -25,6 +25,7 @@ use crate::options::Options;
 use crate::popular::Popular;
 use crate::power::timetable;
 use crate::raid::attempts::Encoding;
+use crate::raid::choose::longest_row_bytes;
 use crate::raid::thaws::Thaws;
 use crate::registry::Registry;
 use crate::reserve::Reservations;
@@ -132,6 +133,7 @@ impl Soft {
             soft.reclaim_until = Some(now.after(options.session_ttl));
         }
         soft.work.recoveries.extend(machine.recovering());
+        soft.registry.set_row_bytes(longest_row_bytes(machine));
         soft
     }
 

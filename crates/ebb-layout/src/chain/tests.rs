@@ -22,6 +22,7 @@ fn view(nodes: u64) -> View {
         load: 0,
         usable: true,
         off: false,
+        kept_bytes: 0,
     };
     View { volumes: (1..=nodes).map(volume).collect() }
 }

@@ -24,6 +24,7 @@ fn view(nodes: u64, off: &[u64]) -> View {
         load: 0,
         usable: true,
         off: off.contains(&node),
+        kept_bytes: 0,
     };
     View { volumes: (1..=nodes).map(volume).collect() }
 }

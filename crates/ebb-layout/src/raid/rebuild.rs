@@ -1,5 +1,7 @@
 //! Where a lost member of a RAID set is made again.
 
+use std::collections::BTreeMap;
+
 use ebb_types::{NodeId, Result, bail, counted, human_bytes};
 
 use super::spread::{Part, Placed, RaidMembers, Seat};
@@ -20,10 +22,12 @@ pub struct RebuildAsk<'a> {
     pub exclude: &'a [NodeId],
     /// Room that it needs, in bytes.
     pub bytes: u64,
+    /// Nodes on which members are being made, and how many. What they hold is counted when that is recorded.
+    pub coming: &'a BTreeMap<NodeId, u64>,
 }
 
 /// The node for a lost member: one that the spread rule of its own RAID set allows, and that comes nearest to what the
-/// layout wants. Of equals it is the one that holds least.
+/// layout wants. Of equals it is one on which fewest others are being made, and that holds least.
 ///
 /// Errors: `Unavailable` if no node that is on may have it, `NoSpace` if those that may have no room.
 pub fn choose_rebuild(sites: &Sites<'_>, rule: &RaidRule, ask: &RebuildAsk<'_>, held: &Held) -> Result<Chosen> {
@@ -73,7 +77,8 @@ fn rank(work: &Work<'_>, ask: &RebuildAsk<'_>, node: NodeId, volume: &VolumeView
         Part::Slot(_) => work.held.thin_on(node),
         Part::Row(_) => work.held.check_bytes_on(node) / ask.bytes.max(1),
     };
-    (wish(work, ask, node).0, holds, in_rack, volume.load, node)
+    let coming = ask.coming.get(&node).copied().unwrap_or(0);
+    (wish(work, ask, node).0, coming, holds, in_rack, volume.load, node)
 }
 
 /// How far a node is from what the layout wants, and the reason if it is taken.

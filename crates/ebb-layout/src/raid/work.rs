@@ -58,7 +58,8 @@ impl<'a> Work<'a> {
             let promised = self.promised.get(&(node, volume.volume)).copied().unwrap_or(0);
             volume.free_bytes.saturating_sub(promised)
         };
-        let has_room = |volume: &VolumeView| VolumeView { free_bytes: free(volume), ..volume.clone() }.has_room(bytes);
+        let has_room =
+            |volume: &VolumeView| VolumeView { free_bytes: free(volume), ..volume.clone() }.has_row_room(bytes);
         let roomy = self.sites.serving(node).filter(|volume| has_room(volume));
         roomy.max_by_key(|volume| (free(volume), std::cmp::Reverse(volume.volume)))
     }

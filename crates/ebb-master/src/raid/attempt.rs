@@ -60,7 +60,7 @@ pub(crate) async fn begin_attempt(shared: &Arc<Shared>, batch: &Arc<Batch>, plan
         let slots = making.slots.iter().map(|cold| cold.metablock).collect();
         soft.encoding.add_attempt(id, Attempt { node: encoder, rows, slots });
         // A step would change the record that the Seal compares.
-        making.ended().for_each(|old| soft.encoding.keep(old));
+        making.ended().for_each(|old| soft.encoding.keep(old, None));
     }
     tracing::debug!(raid_set = %id, plan = %plan, "an attempt begins");
     let (shared, batch) = (Arc::clone(shared), Arc::clone(batch));

@@ -41,8 +41,8 @@ pub(crate) struct Encoding {
     /// Ids of `TakeIds` that no attempt has.
     ids: Vec<u64>,
     alone: BTreeMap<InodeId, Alone>,
-    /// RAID sets with a step under way.
-    kept: BTreeSet<RaidSetId>,
+    /// RAID sets with a step under way, and the node on which it makes a member.
+    kept: BTreeMap<RaidSetId, Option<NodeId>>,
     /// Nodes that keep frozen replicas. One of an earlier release does not say so.
     knowing: BTreeSet<NodeId>,
     /// Files that an operator wants encoded, or without ballast beside them, whatever their age.
@@ -112,9 +112,18 @@ impl Encoding {
         self.running.remove(&id)
     }
 
-    /// A step of a RAID set begins.
-    pub(crate) fn keep(&mut self, id: RaidSetId) {
-        self.kept.insert(id);
+    /// A step of a RAID set begins, which makes a member on a node, or none.
+    pub(crate) fn keep(&mut self, id: RaidSetId, target: Option<NodeId>) {
+        self.kept.insert(id, target);
+    }
+
+    /// Members that are being made on each node.
+    pub(crate) fn coming(&self) -> BTreeMap<NodeId, u64> {
+        let mut coming = BTreeMap::new();
+        for node in self.kept.values().flatten() {
+            *coming.entry(*node).or_default() += 1;
+        }
+        coming
     }
 
     /// It has ended.
@@ -124,7 +133,7 @@ impl Encoding {
 
     /// Whether a step of a RAID set is under way.
     pub(crate) fn is_kept(&self, id: RaidSetId) -> bool {
-        self.kept.contains(&id)
+        self.kept.contains_key(&id)
     }
 
     /// Number of steps under way.

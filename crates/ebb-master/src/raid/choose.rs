@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_layout::raid::{Candidate, Held, RaidAsk, RaidPlans, RaidRule, Room, Sites, choose_sets, least_len_bytes};
+use ebb_layout::raid::{
+    Candidate, Held, RaidAsk, RaidPlans, RaidRule, Room, Sites, choose_sets, least_len_bytes, row_room_bytes,
+};
 use ebb_layout::{ChainView, View, VolumeView};
 use ebb_meta::{Cold, Due, Machine};
 use ebb_types::{DatasetId, Encode, MetablockId, NodeId, RaidCode, RaidSetId};
@@ -22,6 +24,9 @@ const DELAY_DEFAULT: Duration = Duration::from_secs(24 * 3600);
 /// Delay of data that is encoded at once: time for a writer to correct itself, and for the last metablock to grow.
 const AT_ONCE_FULL: Duration = Duration::from_secs(2);
 const AT_ONCE_LAST: Duration = Duration::from_secs(10);
+/// How long data that are encoded at once wait for others to fill a RAID set with. One of two slots takes as much room as two
+/// copies do, and nothing merges it with others later.
+const AT_ONCE_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A dataset's plans of one round, with what they are about.
 pub(crate) struct Batch {
@@ -46,11 +51,25 @@ pub(crate) fn code_of(dataset: &pb::Dataset) -> Option<(RaidCode, Duration)> {
     Some((code, delay))
 }
 
+/// The longest row of any dataset that encodes, with its trailer, in bytes.
+pub(crate) fn longest_row_bytes(machine: &Machine) -> u64 {
+    let row = |dataset: &pb::Dataset| Some(row_room_bytes(dataset.metablock_size, code_of(dataset)?.0.slots));
+    machine.datasets().filter_map(row).max().unwrap_or(0)
+}
+
 /// How old a full metablock is when it is due, and the last one of a file, to which more may be appended.
 pub(crate) fn spans_of(dataset: &pb::Dataset, delay: Duration) -> (Duration, Duration) {
     match Encode::from_raw(dataset.encode) {
         Some(Encode::Immediate) => (AT_ONCE_FULL, AT_ONCE_LAST),
         _ => (delay, delay),
+    }
+}
+
+/// How long what is due waits for others of its dataset before it shares a RAID set with fewer than it could.
+fn patience_of(dataset: &pb::Dataset, delay: Duration) -> Duration {
+    match Encode::from_raw(dataset.encode) {
+        Some(Encode::Immediate) => AT_ONCE_PATIENCE,
+        _ => delay,
     }
 }
 
@@ -121,7 +140,7 @@ fn choose_among(shared: &Shared, id: DatasetId, facts: &Facts) -> Option<Batch> 
         let candidate = |cold: &Cold| match to_candidate(cold, *now_s, *delay) {
             // It waits for no others to share a RAID set with.
             candidate if soft.encoding.is_encode_asked(cold.inode) => {
-                Candidate { waited: candidate.waited.max(*delay), ..candidate }
+                Candidate { waited: candidate.waited.max(patience_of(dataset, *delay)), ..candidate }
             }
             candidate => candidate,
         };
@@ -130,7 +149,7 @@ fn choose_among(shared: &Shared, id: DatasetId, facts: &Facts) -> Option<Batch> 
     let sites = Sites::of(view);
     let layout = chain.layout();
     let rule = RaidRule::new(&sites, layout, Some(Arc::clone(chain)).filter(|_| layout.has_chain()), *code).ok()?;
-    let ask = RaidAsk { delay: *delay, room: *room };
+    let ask = RaidAsk { delay: patience_of(dataset, *delay), room: *room };
     let old = old::gather(shared, machine, id);
     let plans = choose_sets(&sites, &rule, &ask, &candidates, &old.sets, &held(machine, id));
     let mut cold = cold;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ebb_layout::raid::{Held, RaidRule, Sites};
 use ebb_runtime::Moment;
-use ebb_types::{DatasetId, Epoch, MetablockId, RaidSetId, Redundancy, VolumeId};
+use ebb_types::{DatasetId, Epoch, MetablockId, NodeId, RaidSetId, Redundancy, VolumeId};
 use ebb_wire::pb;
 
 use super::choose::held;
@@ -25,12 +25,16 @@ use mend::{dissolve, make_again, return_copy};
 
 /// Epoch of the encoder's writes.
 const ROW_EPOCH: Epoch = Epoch::new(1);
-/// Time between two rounds.
+/// Time between two rounds, if nothing ends.
 const ROUND: Duration = Duration::from_secs(1);
+/// And at least.
+const ROUND_LEAST: Duration = Duration::from_millis(100);
 /// Most RAID sets that are looked at in one round.
 const LOOKS_MAX: usize = 2000;
 /// Most steps at a time.
-const STEPS_MAX: usize = 8;
+const STEPS_MAX: usize = 64;
+/// Members that are made on a node at a time. Each has the rate of a copy.
+const COMING_MAX: u64 = 1;
 
 /// Rule by dataset and code. A RAID set keeps the code with which it was made, whatever its dataset has by now.
 ///
@@ -45,7 +49,12 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         if shared.is_safe_start() {
             from = look_around(&shared, from, &mut lost_since);
         }
-        shared.runtime.sleep(ROUND).await;
+        shared.runtime.sleep(ROUND_LEAST).await;
+        tokio::select! {
+            biased;
+            () = shared.state.wake.raid.notified() => {}
+            () = shared.runtime.sleep(ROUND - ROUND_LEAST) => {}
+        }
     }
 }
 
@@ -96,6 +105,7 @@ fn look_around(
             sites: &sites,
             rule,
             held: &held,
+            coming: shared.soft().encoding.coming(),
             conditions,
             is_overdue: &is_overdue,
             exclude: &exclude,
@@ -105,6 +115,7 @@ fn look_around(
         match choose_step(&facts) {
             None => {}
             Some(Step::Wait(reason)) => tracing::debug!(raid_set = %id, reason, "a RAID set waits"),
+            Some(step) if is_crowded(shared, &step) => {}
             Some(step) => begin_step(shared, set.clone(), step),
         }
     }
@@ -151,10 +162,24 @@ fn note_lost(
     }
 }
 
+/// The node on which a step makes a member.
+fn target_of(step: &Step) -> Option<NodeId> {
+    match step {
+        Step::Mend(mend) => Some(mend.target.unwrap_or(mend.replaced).node_id()),
+        _ => None,
+    }
+}
+
+/// Whether its node has as many members to make as it may have at a time.
+fn is_crowded(shared: &Shared, step: &Step) -> bool {
+    let coming = shared.soft().encoding.coming();
+    target_of(step).is_some_and(|node| coming.get(&node).is_some_and(|members| *members >= COMING_MAX))
+}
+
 /// Starts a step as a task of its own.
 fn begin_step(shared: &Arc<Shared>, set: pb::RaidSet, step: Step) {
     let id = RaidSetId::new(set.id);
-    shared.soft().encoding.keep(id);
+    shared.soft().encoding.keep(id, target_of(&step));
     let own = Arc::clone(shared);
     shared.runtime.spawn("keep a RAID set", async move {
         let done = match &step {
@@ -174,6 +199,7 @@ fn begin_step(shared: &Arc<Shared>, set: pb::RaidSet, step: Step) {
             }
         }
         own.soft().encoding.end_keeping(id);
+        own.state.wake.raid.notify_one();
         own.state.wake.deletes.notify_one();
     });
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ebb_layout::VolumeView;
+use ebb_layout::{VolumeView, row_reserve_bytes};
 use ebb_types::{NodeId, VolumeId};
 use petgraph::unionfind::UnionFind;
 
@@ -66,7 +66,8 @@ impl Registry {
                 device.free_bytes = Some(free);
                 device.promised_bytes += reservations.on_volume(*id);
                 let view = VolumeView { capacity_bytes: volume.capacity_bytes, ..VolumeView::default() };
-                device.kept_bytes = device.kept_bytes.max(view.reserve_bytes());
+                let for_rows = row_reserve_bytes(volume.capacity_bytes, self.row_bytes);
+                device.kept_bytes = device.kept_bytes.max(view.reserve_bytes() + for_rows);
                 device.nodes.insert(*node);
             }
         }

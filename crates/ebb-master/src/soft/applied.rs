@@ -11,6 +11,7 @@ use pb::meta_op::Op as MetaOp;
 use super::Soft;
 use crate::copies::repair::Condition;
 use crate::group::Observer;
+use crate::raid::choose::longest_row_bytes;
 use crate::sessions::Reclaim;
 use crate::shared::State;
 use crate::view::condition;
@@ -64,6 +65,7 @@ impl State {
                 for dataset in machine.datasets() {
                     soft.chains.on_settings(machine, dataset);
                 }
+                soft.registry.set_row_bytes(longest_row_bytes(machine));
             }
             (Op::FinishRecovery(finish), Ok(_)) => soft.leases.touch(InodeId::new(finish.inode)),
             (Op::RegisterNode(_) | Op::SetNodeState(_), Ok(_)) => {
@@ -76,11 +78,12 @@ impl State {
                 soft.sessions.wake_all();
             }
             (Op::Client(client), reply) => {
-                if let Ok(Reply::Meta(pb::MetaReply { dataset: Some(dataset), .. })) = reply
-                    && soft.chains.on_settings(machine, dataset)
-                {
-                    soft.work.rescan = true;
-                    self.wake.repair.notify_one();
+                if let Ok(Reply::Meta(pb::MetaReply { dataset: Some(dataset), .. })) = reply {
+                    soft.registry.set_row_bytes(longest_row_bytes(machine));
+                    if soft.chains.on_settings(machine, dataset) {
+                        soft.work.rescan = true;
+                        self.wake.repair.notify_one();
+                    }
                 }
                 Self::on_commit(machine, soft, client, reply);
                 on_client(machine, soft, client, reply, self.runtime.now());

@@ -113,6 +113,7 @@ async fn view(bed: &Testbed) -> Result<View> {
             load: 0,
             usable: true,
             off: false,
+            kept_bytes: 0,
         }));
     }
     Ok(View { volumes })

@@ -170,6 +170,7 @@ fn online(layout: Layout, nodes: u32, primaries: u32, replicas: u32, gear_size: 
         load: 0,
         usable: true,
         off: false,
+        kept_bytes: 0,
     };
     let view = View { volumes: (0..u64::from(nodes)).map(volume).collect() };
     let order = (0..u64::from(nodes)).map(NodeId::new).collect();

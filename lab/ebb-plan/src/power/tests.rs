@@ -22,6 +22,7 @@ fn volume(node: u64) -> VolumeView {
         load: 0,
         usable: true,
         off: false,
+        kept_bytes: 0,
     }
 }
 

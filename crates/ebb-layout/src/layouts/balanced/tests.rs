@@ -31,6 +31,7 @@ impl World {
             load: 0,
             usable: true,
             off: false,
+            kept_bytes: 0,
         };
         let mut world =
             Self { view: View { volumes: (1..=nodes).map(volume).collect() }, chain: chain(nodes, replicas), seed: 0 };

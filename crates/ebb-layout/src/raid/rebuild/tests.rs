@@ -46,7 +46,7 @@ proptest! {
             volume.usable = volume.node != lost.node && !down.contains(&volume.node.raw());
         }
         let sites = Sites::of(&view);
-        let ask = RebuildAsk { members: &set, part, lost, exclude: &[], bytes: 64 * MIB };
+        let ask = RebuildAsk { members: &set, part, lost, exclude: &[], bytes: 64 * MIB, coming: &BTreeMap::new() };
         let with = |node: NodeId| {
             let mut set = set.clone();
             let seats = set.parts.get_mut(&part).unwrap();
@@ -77,7 +77,7 @@ fn it_goes_where_the_layout_wants_it_and_says_so() {
         let lost = set.of(part)[0];
         let rule = RaidRule::new(&Sites::of(&view), layout, shape.chain.clone(), code("2+2")).unwrap();
         view.volumes.iter_mut().filter(|volume| volume.node == lost.node).for_each(|volume| volume.usable = false);
-        let ask = RebuildAsk { members: &set, part, lost, exclude: &[], bytes: MIB };
+        let ask = RebuildAsk { members: &set, part, lost, exclude: &[], bytes: MIB, coming: &BTreeMap::new() };
         choose_rebuild(&Sites::of(&view), &rule, &ask, &Held::default()).unwrap().reason
     };
     assert_eq!(rebuilt(LayoutKind::Random, 8, Part::Slot(0)), Reason::FewestThin);
@@ -93,7 +93,8 @@ fn refusals_say_what_is_missing() {
     let set = sets[0].members();
     let lost = set.of(Part::Row(1))[0];
     let rule = RaidRule::new(&Sites::of(&view), shape.layout, None, code("4+2")).unwrap();
-    let ask = RebuildAsk { members: &set, part: Part::Row(1), lost, exclude: &[], bytes: MIB };
+    let ask =
+        RebuildAsk { members: &set, part: Part::Row(1), lost, exclude: &[], bytes: MIB, coming: &BTreeMap::new() };
     let refused = choose_rebuild(&Sites::of(&view), &rule, &ask, &Held::default()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable);
     assert!(refused.detail().starts_with("row 1 of a RAID set 4+2 needs a host"), "{refused}");
@@ -103,4 +104,21 @@ fn refusals_say_what_is_missing() {
     assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
     view.volumes[6].free_bytes = 1 << 30;
     assert_eq!(choose_rebuild(&Sites::of(&view), &rule, &ask, &Held::default()).unwrap().node, NodeId::new(7));
+}
+
+/// Members of one dead node are made by as many nodes as may have them, and not all by the one that holds least.
+#[test]
+fn members_that_are_made_at_a_time_are_made_on_different_nodes() {
+    let (mut view, shape, sets) = made(LayoutKind::Random, 20, 1, "4+2").unwrap();
+    let (lost, mut coming) = (NodeId::new(1), BTreeMap::new());
+    view.volumes.iter_mut().for_each(|volume| volume.usable = volume.node != lost);
+    let sites = Sites::of(&view);
+    let rule = RaidRule::new(&sites, LayoutKind::Random, shape.chain.clone(), code("4+2")).unwrap();
+    for set in sets.iter().map(RaidPlan::members) {
+        let Some((part, seat)) = set.seats().find(|(_, seat)| seat.node == lost) else { continue };
+        let ask = RebuildAsk { members: &set, part, lost: seat, exclude: &[], bytes: MIB, coming: &coming };
+        let node = choose_rebuild(&sites, &rule, &ask, &Held::default()).unwrap().node;
+        *coming.entry(node).or_default() += 1;
+    }
+    assert!(coming.len() > 1 && coming.values().all(|members| *members == 1), "{coming:?}");
 }

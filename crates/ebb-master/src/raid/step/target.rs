@@ -36,7 +36,14 @@ fn choose_without(
     exclude.extend(facts.exclude);
     let members = members_of(facts, |place| place.members.len() <= facts.code.copies as usize);
     let lost = Seat { node: replaced.node_id(), home: replaced.home_id() };
-    let ask = RebuildAsk { members: &members, part: place.part, lost, exclude: &exclude, bytes: place.length };
+    let ask = RebuildAsk {
+        members: &members,
+        part: place.part,
+        lost,
+        exclude: &exclude,
+        bytes: place.length,
+        coming: &facts.coming,
+    };
     let strict = choose_rebuild(facts.sites, facts.rule, &ask, (facts.held)());
     // A rack that is lost may have been one too few. A member in a rack with others is better than none.
     strict.or_else(|_| choose_rebuild(facts.sites, &facts.rule.on_any_racks(), &ask, (facts.held)()))

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use ebb_layout::{LayoutKind, View, VolumeView};
 use ebb_types::{HostName, Incarnation};
 
@@ -82,6 +84,7 @@ fn step_of(
         sites: &sites,
         rule: &rule,
         held: &|| &held,
+        coming: BTreeMap::new(),
         conditions,
         is_overdue: &is_overdue,
         exclude: &[],
