@@ -107,9 +107,9 @@ fn expected(kept: Kept, paid: u32) -> f64 {
     one_less * of(paid - 1) + (1.0 - one_less) * of(paid)
 }
 
-/// The supply for so many nodes at a time, of all nodes' full power.
-fn supply_for(paid: u32) -> Supply {
-    let (node, nodes) = (MACHINES.node, f64::from(NODES));
+/// The supply for so many of these nodes at a time, of all nodes' full power.
+fn supply_for(paid: u32, nodes: u32) -> Supply {
+    let (node, nodes) = (MACHINES.node, f64::from(nodes));
     let watts = f64::from(paid) * (node.active_watts - node.asleep_watts) + nodes * node.asleep_watts;
     Supply::Fraction((watts / (nodes * node.active_watts) + 1e-6).min(1.0))
 }
@@ -127,24 +127,30 @@ impl Case {
         let setting = Setting { code: self.kept.code(), ..Setting::of(NODES, self.policy, layout, blocks) };
         on(seed, setting, |bed| async move {
             let user = bed.user("user", Some(Access::Read)).await?;
-            bed.supply_and_wait(supply_for(self.paid)).await?;
+            bed.supply_and_wait(supply_for(self.paid, NODES)).await?;
             Ok(read_at_random(&bed, &user, reads, MACHINES.interval * 3).await)
         })
     }
 }
 
-/// A chain with as many primaries as there are slots, and power for these.
+/// Nodes of the shortest chain with so many primaries.
+const fn chain_len(primaries: u32) -> u32 {
+    primaries * COPIES
+}
+
+/// A chain with as many primaries as there are slots, and power for these. The reads, and MB/s of a full read with all nodes on.
 fn on_chain(seed: u64, code: Option<RaidCode>, primaries: u32, blocks: u32, reads: usize) -> Result<(Latencies, f64)> {
     let layout = Layout::equal_work(primaries, COPIES);
-    let setting = Setting { code, ..Setting::of(NODES, PolicyKind::Activation, layout, blocks) };
+    let nodes = chain_len(primaries);
+    let setting = Setting { code, ..Setting::of(nodes, PolicyKind::Activation, layout, blocks) };
     on(seed, setting, |bed| async move {
         let user = bed.user("user", Some(Access::Read)).await?;
         let mut readers = Vec::new();
-        for number in 0..NODES {
+        for number in 0..nodes {
             readers.push(bed.user(&format!("reader{number}"), Some(Access::Read)).await?);
         }
         let whole = read_whole(&bed, &readers, 2, None).await.took;
-        bed.supply_and_wait(supply_for(primaries)).await?;
+        bed.supply_and_wait(supply_for(primaries, nodes)).await?;
         let seen = read_at_random(&bed, &user, reads, MACHINES.interval).await;
         Ok((seen, bed.setting.bytes() as f64 / 1e6 / whole.as_secs_f64()))
     })
@@ -214,13 +220,14 @@ fn chains(lab: &Lab<'_>, section: &mut Section, blocks: u32, reads: usize) -> Re
             copied.share_within(AT_ONCE_S) * 100.0
         );
         let quantity = format!(
-            "{name} on a chain, power for its {} primaries of {NODES} nodes: reads that wait for no node",
-            code.slots
+            "{name} on a chain, power for its {} primaries of {} nodes: reads that wait for no node",
+            code.slots,
+            chain_len(code.slots)
         );
         section
             .rows
             .push(Comparison::new("X2", quantity, Cell::Share(1.0, 0), Cell::Share(share, 0), why).bound(share > 0.99));
-        let expected = f64::from(code.slots) / f64::from(NODES);
+        let expected = f64::from(code.slots) / f64::from(chain_len(code.slots));
         let why = "All nodes on. The slots lie on the primaries, so what is encoded is read at their rate; copies are read on all.";
         section.rows.push(Comparison::new(
             "X2",
