@@ -221,23 +221,25 @@ impl Testbed {
             self.files.push(inode);
         }
         user.client.disconnect().await?;
-        if self.setting.code.is_some() {
-            self.wait_until_thin().await?;
+        if let Some(code) = self.setting.code {
+            self.wait_until_thin(code).await?;
         }
         // Checkpoints that the writing has brought about are done before anything is measured.
         self.world.sleep(REST).await;
         Ok(())
     }
 
-    /// Waits until every block is in a RAID set, and the copies that are not needed have left.
-    async fn wait_until_thin(&self) -> Result<()> {
+    /// Waits until every block is in a RAID set, and the copies that are not needed have left. The last ones may be too few for
+    /// one.
+    async fn wait_until_thin(&self, code: RaidCode) -> Result<()> {
+        let too_few = u64::from(code.slots) * self.setting.block_bytes;
         let bytes = u64::from(self.setting.files * self.setting.blocks_per_file) * self.setting.block_bytes;
         let end = self.world.now() + ENCODED_WITHIN;
         loop {
             let encoded: u64 = self.cluster.raid_status().await?.iter().map(|one| one.encoded_bytes).sum();
             let sets = self.cluster.raid_sets().await?;
             let mut slots = sets.iter().flat_map(|one| &one.set).flat_map(|set| &set.slots);
-            if encoded == bytes && slots.all(|slot| slot.leaving.is_empty()) {
+            if encoded + too_few > bytes && slots.all(|slot| slot.leaving.is_empty()) {
                 return Ok(());
             }
             if self.world.now() > end {

@@ -34,7 +34,7 @@ fn mistakes_about_raid_sets_are_found() {
     for bug in [SeededBug::WrongRow, SeededBug::SwapUnfilled, SeededBug::ThawsTheCut] {
         let mut found = None;
         swarm::run_all(
-            0..24,
+            0..60,
             NonZeroUsize::MIN,
             |seed| VirtualOptions { bug: Some(bug), ..VirtualOptions::raid(seed) },
             |report| {
