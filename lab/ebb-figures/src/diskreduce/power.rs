@@ -20,7 +20,7 @@ pub const SOURCES: &[&str] = &["X2"];
 
 const NODES: u32 = 20;
 /// Nodes that the supply pays for.
-const PAID: [u32; 10] = [2, 4, 6, 8, 10, 12, 14, 16, 18, 20];
+const PAID: [u32; 6] = [4, 8, 12, 14, 16, 18];
 /// Those with a row in the table.
 const TOLD: [u32; 5] = [4, 8, 14, 16, 18];
 const FOUR_AND_TWO: RaidCode = RaidCode { copies: 1, slots: 4, rows: 2 };
@@ -68,6 +68,11 @@ impl Kept {
             Self::Coded(_) => COPIES,
         }
     }
+}
+
+/// Whether it is measured under `tide`, too.
+const fn has_tide(kept: Kept) -> bool {
+    matches!(kept, Kept::Copies(COPIES) | Kept::Coded(_))
 }
 
 /// Where the members of a set lie on the circle.
@@ -157,15 +162,12 @@ fn on_chain(seed: u64, code: Option<RaidCode>, primaries: u32, blocks: u32, read
 }
 
 pub fn section(lab: &Lab<'_>) -> Result<Section> {
-    let (blocks, reads, paid) = lab.effort.of((320, 600, &PAID[..]), (64, 100, &TOLD[2..4]));
+    let (blocks, reads, paid) = lab.effort.of((160, 400, &PAID[..]), (64, 100, &TOLD[2..4]));
     let mut cases = Vec::new();
-    for kept in KEPT {
-        for paid in paid {
-            cases.extend([PolicyKind::BlinkCircular, PolicyKind::Tide].map(|policy| Case {
-                kept,
-                policy,
-                paid: *paid,
-            }));
+    for (kept, paid) in KEPT.into_iter().flat_map(|kept| paid.iter().map(move |paid| (kept, *paid))) {
+        cases.push(Case { kept, policy: PolicyKind::BlinkCircular, paid });
+        if has_tide(kept) {
+            cases.push(Case { kept, policy: PolicyKind::Tide, paid });
         }
     }
     let seen = lab.map(&cases, |case| case.run(lab.seed, blocks, reads))?;
@@ -175,16 +177,16 @@ pub fn section(lab: &Lab<'_>) -> Result<Section> {
         for paid in paid.iter().copied().filter(|paid| TOLD.contains(paid)) {
             let case = |policy| of(Case { kept, policy, paid });
             let Some(circular) = case(PolicyKind::BlinkCircular) else { continue };
-            let p99 = |seen: Option<&Latencies>| seen.and_then(|seen| seen.percentile(99)).unwrap_or(f64::NAN);
+            let p99 = |seen: &Latencies| seen.percentile(99).unwrap_or(f64::NAN);
             let tide = case(PolicyKind::Tide);
-            let tide_share = tide.map_or(f64::NAN, |seen| seen.share_within(AT_ONCE_S));
+            let beside = tide.map_or_else(String::new, |seen| {
+                format!(" tide: {:.0} %, {:.1} s.", 100.0 * seen.share_within(AT_ONCE_S), p99(seen))
+            });
             let why = format!(
-                "Beside it: the model, with nodes that wake and fall asleep. 99th percentile {:.1} s. On neighbours it would be {:.0} %. \
-                 tide: {:.0} %, {:.1} s. {} failed.",
-                p99(Some(circular)),
+                "Beside it: the model, with nodes that wake and fall asleep. 99th percentile {:.1} s. On neighbours it would be {:.0} \
+                 %.{beside} {} failed.",
+                p99(circular),
                 at_hand(kept, Spread::Neighbours, paid) * 100.0,
-                tide_share * 100.0,
-                p99(tide),
                 circular.failed + tide.map_or(0, |seen| seen.failed)
             );
             let quantity = format!(
@@ -262,10 +264,12 @@ fn shares<'a>(paid: &[u32], of: &dyn Fn(Case) -> Option<&'a Latencies>) -> Figur
         let figure = figure
             .with(kept.name(), Mark::Markers, paid.iter().filter_map(measured).collect())
             .hue(hue)
-            .with("", Mark::Line, (1..=NODES).map(model).collect())
+            .with(format!("{}, model", kept.name()), Mark::Line, (1..=NODES).map(model).collect())
             .hue(hue);
         match kept.code() {
-            Some(_) => figure.with("", Mark::Dashed, (1..=NODES).map(beside).collect()).hue(hue),
+            Some(_) => figure
+                .with(format!("{}, on neighbours", kept.name()), Mark::Dashed, (1..=NODES).map(beside).collect())
+                .hue(hue),
             None => figure,
         }
     })
@@ -278,7 +282,7 @@ fn percentiles<'a>(paid: &[u32], of: &dyn Fn(Case) -> Option<&'a Latencies>) -> 
         Axis::log("99th percentile of read latency (s)"),
     )
     .subtitle("20 nodes on the circle, under tide; reads of 4 MB blocks at random moments, interval 60 s");
-    KEPT.into_iter().fold(figure, |figure, kept| {
+    KEPT.into_iter().filter(|kept| has_tide(*kept)).fold(figure, |figure, kept| {
         let point = |paid: &u32| {
             Some((percent(*paid), of(Case { kept, policy: PolicyKind::Tide, paid: *paid })?.percentile(99)?))
         };

@@ -45,14 +45,13 @@ impl Scene {
         Self::start_on(world, policy, 8, "").await
     }
 
-    /// So many nodes, and this layout, with as many primaries as there are slots.
+    /// So many nodes, and this layout.
     async fn start_on(world: &World, policy: PolicyKind, nodes: usize, layout: &str) -> Self {
         let cluster = PowerCluster::start(world, nodes, policy, INTERVAL).await.unwrap();
         let client = cluster.connect("client").await.unwrap();
         let dataset = pb::Dataset {
             path: "/cold".into(),
             layout: layout.into(),
-            primaries: if layout == "simple" { 4 } else { 0 },
             replicas: 3,
             block_size: 256 << 10,
             metablock_size: METABLOCK as u64,

@@ -67,11 +67,11 @@ fn members_that_sleep_are_not_waited_for() {
     });
 }
 
-/// Goal: the cover of encoded data is on, no more, and nothing waits. Method: power for exactly so many nodes by each layout:
-/// all but as many as there are rows, two thirds of the circle, the primaries of a chain.
+/// Goal: the cover of encoded data is on, no more, and nothing waits. Method: power for exactly so many nodes: all but as many as
+/// there are rows, and two thirds of the circle.
 #[test]
 fn as_many_nodes_are_on_as_decode_everything() {
-    for (seed, layout, nodes, cover) in [(74, "random", 8, 6), (75, "power-balanced", 12, 8), (76, "simple", 12, 4)] {
+    for (seed, layout, nodes, cover) in [(74, "random", 8, 6), (75, "power-balanced", 12, 8)] {
         World::run(seed, WorldOptions::default(), |world| async move {
             let scene = Scene::start_on(&world, PolicyKind::Activation, nodes, layout).await;
             let sets = scene.encoded(&world, is_thin).await;
@@ -86,13 +86,18 @@ fn as_many_nodes_are_on_as_decode_everything() {
             let metrics = scene.check("reader").await;
             let took = world.now() - began;
             assert!(took < INTERVAL / 2, "{layout}: {took:?}");
-            let decodes = layout != "simple";
-            assert_eq!(metrics.degraded_reads > 0, decodes, "{layout}: the slots of a chain are on its primaries");
-            // A plan for two nodes would put data out of reach, and is refused.
+            assert!(metrics.degraded_reads > 0, "{layout}");
+            // With power for two nodes the dataset stalls, and the plan names what is out of reach.
             scene.cluster.set_fraction((24.0 * 2.0 + nodes as f64) / (25.0 * nodes as f64)).await.unwrap();
-            world.sleep(INTERVAL * 5).await;
-            let plan = newest_plan(&scene.cluster.describe().await.unwrap()).unwrap().unwrap();
-            assert!(plan.stalled.is_empty() && scene.cluster.census().serving == cover, "{layout}: {plan}");
+            let end = world.now() + INTERVAL * 60;
+            loop {
+                let plan = newest_plan(&scene.cluster.describe().await.unwrap()).unwrap().unwrap();
+                if !plan.stalled.is_empty() && plan.out_of_reach.metablocks == u64::from(FILES) {
+                    break;
+                }
+                assert!(world.now() < end, "{layout}: {plan}");
+                world.sleep(INTERVAL).await;
+            }
             scene.cluster.set_fraction(1.0).await.unwrap();
             world.sleep(INTERVAL * 4).await;
             scene.client.disconnect().await.unwrap();
