@@ -51,8 +51,8 @@ struct Seen {
     crowd: usize,
 }
 
-/// Members that a master makes again at a time.
-const AT_A_TIME: usize = 8;
+/// Members that were made first, whose nodes are counted.
+const MADE_FIRST: usize = 8;
 
 impl Seen {
     /// MB/s of members that are made again.
@@ -112,7 +112,7 @@ fn run(seed: u64, nodes: u32) -> Result<Seen> {
         // The first member is recorded when it is made: it took as long as each of those that are made beside it.
         wait(&store, async || Ok(parts_on(&store.raid_sets().await?, lost) < members)).await?;
         let first = store.world.now();
-        let crowd = crowd(&store, &sets, lost, members.min(AT_A_TIME)).await?;
+        let crowd = crowd(&store, &sets, lost, members.min(MADE_FIRST)).await?;
         wait(&store, async || Ok(parts_on(&store.raid_sets().await?, lost) == 0)).await?;
         let span = store.world.now() - first;
         let made = members as f64 * (METABLOCK * SCALE) as f64;
@@ -308,9 +308,8 @@ fn rows(section: &mut Section, all: &[Seen]) {
             Cell::Number(linear, 1),
             Cell::Number(growth, 2),
             format!(
-                "The paper repairs over all disks at once. A master has {AT_A_TIME} steps of RAID sets under way at most, and begins them once \
-                 a second. Those that begin together take the node that holds least: of the first {AT_A_TIME} members that were done {} were on one \
-                 node with {} nodes, and {} with {}. Each needs eight bytes for one on its link.",
+                "The paper repairs over all disks at once. A node makes one member at a time, which needs eight bytes for each on its link. \
+                 Of the first {MADE_FIRST} members that were done {} were on one node with {} nodes, and {} with {}.",
                 first.crowd, first.nodes, last.crowd, last.nodes
             ),
         )
