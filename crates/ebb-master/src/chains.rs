@@ -399,7 +399,7 @@ fn extras(machine: &Machine, dataset: DatasetId) -> Extras {
 pub(crate) fn describe(shared: &Shared, call: &pb::DescribeDataset) -> Result<pb::DescribeDatasetReply> {
     let id = DatasetId::new(call.dataset);
     let (dataset, chain) = {
-        let machine = shared.group.machine();
+        let machine = shared.group.snapshot();
         let Some(dataset) = machine.dataset(id).cloned() else { bail!(NotFound, "there is no dataset {id}") };
         let mut chain = power_chain(&dataset, &all_nodes(&machine))?;
         let raid_sets = machine.raid_sets().filter(|set| set.dataset == dataset.id);

@@ -83,6 +83,9 @@ pub struct Options {
     pub server: ServerOptions,
 }
 
+/// A node that encodes reads one part in so many of the rate of copies.
+const ENCODE_PART: u64 = 4;
+
 impl Options {
     /// The defaults for a data directory, an address and an identity.
     #[must_use]
@@ -103,7 +106,7 @@ impl Options {
             call_timeout: Duration::from_secs(5),
             copies_per_node_max: 16,
             copy_rate_bytes_per_sec: 200 << 20,
-            encode_rate_bytes_per_sec: 50 << 20,
+            encode_rate_bytes_per_sec: (200 << 20) / ENCODE_PART,
             encodings_max: 4,
             rebuild_after: Duration::from_secs(600),
             recoveries_max: 32,
@@ -117,5 +120,11 @@ impl Options {
             group: GroupOptions::default(),
             server: ServerOptions::default(),
         }
+    }
+
+    /// Limits copies to or from one node to so many bytes per second, and encoding to its part of it; 0: no limit.
+    pub fn limit_copies(&mut self, bytes_per_sec: u64) {
+        self.copy_rate_bytes_per_sec = bytes_per_sec;
+        self.encode_rate_bytes_per_sec = bytes_per_sec / ENCODE_PART;
     }
 }

@@ -56,7 +56,7 @@ pub(crate) struct Wake {
     pub repair: Notify,
     pub deletes: Notify,
     pub reap: Notify,
-    /// A step of a RAID set has ended.
+    /// A node has made a member of a RAID set, and may make another.
     pub raid: Notify,
     /// Wakes all tasks that wait for a power plan.
     pub plans: Notify,

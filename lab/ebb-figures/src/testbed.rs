@@ -236,14 +236,12 @@ impl Testbed {
         let bytes = u64::from(self.setting.files * self.setting.blocks_per_file) * self.setting.block_bytes;
         let end = self.world.now() + ENCODED_WITHIN;
         loop {
-            let encoded: u64 = self.cluster.raid_status().await?.iter().map(|one| one.encoded_bytes).sum();
-            let sets = self.cluster.raid_sets().await?;
-            let mut slots = sets.iter().flat_map(|one| &one.set).flat_map(|set| &set.slots);
-            if encoded + too_few > bytes && slots.all(|slot| slot.leaving.is_empty()) {
+            let encoded = self.cluster.thin_bytes().await?;
+            if encoded.is_some_and(|encoded| encoded + too_few > bytes) {
                 return Ok(());
             }
             if self.world.now() > end {
-                bail!(Timeout, "{encoded} of {bytes} bytes were encoded within {ENCODED_WITHIN:?}");
+                bail!(Timeout, "{encoded:?} of {bytes} bytes were encoded within {ENCODED_WITHIN:?}");
             }
             self.world.sleep(Duration::from_secs(1)).await;
         }

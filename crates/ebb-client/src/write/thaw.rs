@@ -36,7 +36,7 @@ enum Failed {
     Target(u64, Error),
     /// Nobody gives it.
     Source(Error),
-    /// Whoever has it is never awake together with the member.
+    /// No node with the bytes is ever awake together with the member.
     Parted(u64, Error),
 }
 
@@ -49,7 +49,7 @@ struct Known {
     parted: BTreeSet<u64>,
 }
 
-/// Who gives the bytes: a member of the frozen metablock, or of the heir.
+/// A source of the bytes: a member of the frozen metablock, or of the heir.
 struct Giver {
     metablock: u64,
     member: pb::Member,
@@ -115,7 +115,7 @@ impl Shared {
             }
             let error = last.unwrap_or_else(|| err!(Internal, "nothing failed"));
             tracing::debug!(inode = %inode.id, index, %error, "a thaw is tried again");
-            // Whoever sleeps now wakes once for the copy, and once more to give it to another one.
+            // A member that sleeps now wakes once for the copy, and once more to give it to another one.
             patience = patience.max(self.session.deadline() + self.longest_sleep(&frozen, &heir) * 2);
             if self.runtime.now().since(started) > patience {
                 bail!(Io, "{}: what is frozen at metablock {index} could not be copied: {error}", inode.id);
@@ -143,7 +143,7 @@ impl Shared {
         exclude: &BTreeSet<u64>,
         known: &mut Known,
     ) -> Result<pb::Metablock> {
-        // Another heir is another metablock: nobody has anything of it.
+        // Another heir is another metablock, of which no node has anything.
         known.filled.clear();
         let without = exclude | &known.parted;
         match self.grant_heir(inode, epoch, index, &without).await {

@@ -25,7 +25,7 @@ use mend::{dissolve, make_again, return_copy};
 
 /// Epoch of the encoder's writes.
 const ROW_EPOCH: Epoch = Epoch::new(1);
-/// Time between two rounds, if nothing ends.
+/// Time between two rounds, if no node has made a member.
 const ROUND: Duration = Duration::from_secs(1);
 /// And at least.
 const ROUND_LEAST: Duration = Duration::from_millis(100);
@@ -73,6 +73,7 @@ fn look_around(
     let (view, exclude) = shared.with_view(|view| (volumes(view, Patience::Prompt), view.busy_nodes(u64::MAX)));
     let sites = Sites::of(&view);
     let mut rules = Rules::new();
+    let mut coming = shared.soft().encoding.coming();
     let now = shared.runtime.now();
     for set in &sets {
         let id = RaidSetId::new(set.id);
@@ -105,7 +106,7 @@ fn look_around(
             sites: &sites,
             rule,
             held: &held,
-            coming: shared.soft().encoding.coming(),
+            coming: &coming,
             conditions,
             is_overdue: &is_overdue,
             exclude: &exclude,
@@ -115,8 +116,14 @@ fn look_around(
         match choose_step(&facts) {
             None => {}
             Some(Step::Wait(reason)) => tracing::debug!(raid_set = %id, reason, "a RAID set waits"),
-            Some(step) if is_crowded(shared, &step) => {}
-            Some(step) => begin_step(shared, set.clone(), step),
+            Some(step) => {
+                let target = target_of(&step);
+                if target.is_some_and(|node| coming.get(&node).is_some_and(|members| *members >= COMING_MAX)) {
+                    continue;
+                }
+                target.into_iter().for_each(|node| *coming.entry(node).or_default() += 1);
+                begin_step(shared, set.clone(), step);
+            }
         }
     }
     match sets.last() {
@@ -170,16 +177,11 @@ fn target_of(step: &Step) -> Option<NodeId> {
     }
 }
 
-/// Whether its node has as many members to make as it may have at a time.
-fn is_crowded(shared: &Shared, step: &Step) -> bool {
-    let coming = shared.soft().encoding.coming();
-    target_of(step).is_some_and(|node| coming.get(&node).is_some_and(|members| *members >= COMING_MAX))
-}
-
 /// Starts a step as a task of its own.
 fn begin_step(shared: &Arc<Shared>, set: pb::RaidSet, step: Step) {
     let id = RaidSetId::new(set.id);
-    shared.soft().encoding.keep(id, target_of(&step));
+    let target = target_of(&step);
+    shared.soft().encoding.keep(id, target);
     let own = Arc::clone(shared);
     shared.runtime.spawn("keep a RAID set", async move {
         let done = match &step {
@@ -199,7 +201,9 @@ fn begin_step(shared: &Arc<Shared>, set: pb::RaidSet, step: Step) {
             }
         }
         own.soft().encoding.end_keeping(id);
-        own.state.wake.raid.notify_one();
+        if target.is_some() {
+            own.state.wake.raid.notify_one();
+        }
         own.state.wake.deletes.notify_one();
     });
 }

@@ -63,7 +63,7 @@ pub(crate) struct Facts<'a> {
     /// Slots and check bytes on each node. They are counted when a step first needs them.
     pub held: &'a dyn Fn() -> &'a Held,
     /// Members that are being made on each node.
-    pub coming: BTreeMap<NodeId, u64>,
+    pub coming: &'a BTreeMap<NodeId, u64>,
     /// The condition of each member, by metablock and volume.
     pub conditions: BTreeMap<(MetablockId, VolumeId), Condition>,
     /// Whether a lost member has been lost for long.

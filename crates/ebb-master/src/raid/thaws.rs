@@ -1,7 +1,7 @@
 //! How much of each dataset's encoded data was overwritten lately. Pure.
 //!
-//! Each first write to a frozen metablock copies it. Where that happens all day, copies would be better. An operator is told
-//! so from these counts. They are not logged: a new master begins at zero.
+//! Each first write to a frozen metablock copies it. Where that happens all day, copies would be better. Status and a
+//! warning say so from these counts. They are not logged: a new master begins at zero.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

@@ -85,8 +85,7 @@ async fn serve(context: &Context) -> Result<()> {
     options.hear_time = options.suspect_time;
     options.session_ttl = Duration::from_millis(cluster.file.session_ttl_ms);
     options.heartbeat = options.heartbeat.min(options.dead_time / 4);
-    options.copy_rate_bytes_per_sec = cluster.file.repair_mb_per_s.saturating_mul(1_000_000);
-    options.encode_rate_bytes_per_sec = options.copy_rate_bytes_per_sec / 4;
+    options.limit_copies(cluster.file.repair_mb_per_s.saturating_mul(1_000_000));
     options.hosts_proxy = cluster.file.proxies == 0;
     let runtime = Runtime::real();
     let hosts_proxy = options.hosts_proxy;

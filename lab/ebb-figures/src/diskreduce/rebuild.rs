@@ -214,7 +214,7 @@ async fn readers(store: &Store, without: usize, files: &[Written]) -> Result<Vec
     Ok(readers)
 }
 
-/// So many reads of a metablock, by turns over the files, each by whoever is free. MB/s.
+/// So many reads of a metablock, by turns over the files, each by a reader that is free. MB/s.
 async fn read(store: &Store, readers: &[Reader], count: usize) -> Result<f64> {
     let queue: Arc<Mutex<VecDeque<usize>>> = Arc::new(Mutex::new((0..count).collect()));
     let began = store.world.now();

@@ -239,10 +239,7 @@ impl Store {
     /// needed have left.
     pub async fn wait_until_encoded(&self) -> Result<pb::RaidDataset> {
         let user_bytes = self.user_bytes();
-        let is_encoded = async || {
-            let is_thin = |set: &pb::RaidSet| set.slots.iter().all(|slot| slot.leaving.is_empty());
-            Ok(self.totals().await?.encoded_bytes == user_bytes && self.raid_sets().await?.iter().all(is_thin))
-        };
+        let is_encoded = async || Ok(self.cluster.thin_bytes().await? == Some(user_bytes));
         self.wait_until("all in RAID sets", is_encoded).await?;
         self.totals().await
     }
@@ -272,7 +269,7 @@ impl Store {
     }
 }
 
-/// Bytes of files that the master has been told of.
+/// Bytes of files that the master has recorded.
 #[must_use]
 pub const fn committed_bytes(totals: &pb::RaidDataset) -> u64 {
     let copied = totals.due_bytes + totals.young_bytes + totals.short_bytes + totals.unready_bytes;

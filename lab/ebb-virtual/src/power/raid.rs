@@ -11,6 +11,14 @@ impl PowerCluster {
         Ok(self.ask(&self.master_address(), &pb::RaidStatus::default()).await?.datasets)
     }
 
+    /// Bytes of files in RAID sets. `None` while copies are still to leave.
+    pub async fn thin_bytes(&self) -> Result<Option<u64>> {
+        let encoded = self.raid_status().await?.iter().map(|one| one.encoded_bytes).sum();
+        let sets = self.raid_sets().await?;
+        let mut slots = sets.iter().flat_map(|one| &one.set).flat_map(|set| &set.slots);
+        Ok(slots.all(|slot| slot.leaving.is_empty()).then_some(encoded))
+    }
+
     /// Every RAID set as it is recorded.
     pub async fn raid_sets(&self) -> Result<Vec<pb::DescribedRaidSet>> {
         let mut sets = Vec::new();

@@ -42,7 +42,7 @@ fn choose_without(
         lost,
         exclude: &exclude,
         bytes: place.length,
-        coming: &facts.coming,
+        coming: facts.coming,
     };
     let strict = choose_rebuild(facts.sites, facts.rule, &ask, (facts.held)());
     // A rack that is lost may have been one too few. A member in a rack with others is better than none.

@@ -84,7 +84,7 @@ fn step_of(
         sites: &sites,
         rule: &rule,
         held: &|| &held,
-        coming: BTreeMap::new(),
+        coming: &BTreeMap::new(),
         conditions,
         is_overdue: &is_overdue,
         exclude: &[],

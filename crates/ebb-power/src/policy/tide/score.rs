@@ -191,7 +191,7 @@ pub fn gaps(ask: &Ask<'_>, set: &ReadSet, duties: &[Duty], period_ms: u64) -> Op
     gaps_of(set, &serving, seconds(period_ms))
 }
 
-/// Lengths of the gaps in which nobody answers the set. `None` if nobody ever does.
+/// Lengths of the gaps in which no node answers the set. `None` if none ever does.
 fn gaps_of(set: &ReadSet, serving: &[Serving], period_s: f64) -> Option<Vec<f64>> {
     let mut parts: Vec<(f64, f64)> = Vec::new();
     for place in &set.holders {
