@@ -24,6 +24,9 @@ const SLACK_BLOCKS: f64 = 2.0;
 const COPY_WEIGHT: f64 = SLACK_BLOCKS;
 /// Blocks that a node of a column may have beyond that, when no column has enough to give one away.
 const COLUMN_SLACK: f64 = 1.0;
+/// Blocks that a column may lack more than another one, for each further copy that would have to wait for a node there: more than
+/// online placement leaves.
+const WAIT_WEIGHT: f64 = SLACK_BLOCKS + COLUMN_SLACK;
 /// So that rounding sends no block back to where it came from, and calls none misplaced.
 const ROUNDING: f64 = 0.01;
 
@@ -104,8 +107,9 @@ pub fn choose_shift(chain: &ChainView, homes: &[NodeId], may_take: impl Fn(NodeI
         return on_circle::choose_shift(chain, circle, homes, &may_take);
     }
     let fits = columns(chain).map(|column| Fit::of(chain, homes, column));
+    let weight = |fit: &Fit| fit.weight(chain, homes, &may_take);
     // Of equals the first: the same question has one answer.
-    let better = |one: Fit, other: Fit| if other.weight(chain) > one.weight(chain) { other } else { one };
+    let better = |one: Fit, other: Fit| if weight(&other) > weight(&one) { other } else { one };
     if fits.clone().any(|fit| fit.matched == homes.len()) {
         return to_share(chain, homes, &may_take);
     }
@@ -130,7 +134,9 @@ pub fn choose_change(chain: &ChainView, homes: &[NodeId], may_take: impl Fn(Node
     // With one block more here and one less there this column still weighs more than the one that has all further copies.
     let apart = slack_blocks(chain) + ROUNDING;
     let lacks_more = |column: &usize| column_lack(chain, *column) - column_lack(chain, whole.column) >= apart;
-    let fits = columns(chain).filter(lacks_more).map(|column| Fit { column, copies: vec![None], matched: 0 });
+    let fits = columns(chain).filter(lacks_more).map(|column| Fit::of(chain, homes, column));
+    // A block whose further copies could not follow would lie between two columns.
+    let fits = fits.filter(|fit| fit.waiting(chain, homes, &may_take) == 0);
     let needy = fits.filter_map(|fit| fit.neediest(chain, homes, 0, &may_take));
     let most = needy.reduce(|one, other| if other.1 > one.1 { other } else { one });
     let due = |(to, lacks): &(NodeId, f64)| {
@@ -184,24 +190,35 @@ struct Fit {
 
 impl Fit {
     fn of(chain: &ChainView, homes: &[NodeId], column: usize) -> Self {
-        let mut copies = vec![None; chain.replicas() as usize];
-        let mut places: Vec<(usize, NodeId)> =
+        let mut left: Vec<(usize, NodeId)> =
             homes.iter().filter_map(|node| Some((chain.place_of(*node)?, *node))).collect();
-        places.sort_unstable();
-        for (place, node) in places {
-            // Runs follow each other and share a node at most: the first run takes the first copy.
-            let free = (0..copies.len()).find(|copy| copies[*copy].is_none() && is_in_run(chain, *copy, column, place));
-            if let Some(copy) = free {
-                copies[copy] = Some(node);
-            }
-        }
+        // Runs follow each other and share a node at most: it is left for the second run. Of the others the one with most blocks
+        // beyond its share is left, so that its copy is the one to go.
+        let take = |copy: usize| {
+            let is_shared = |place: usize| is_in_run(chain, copy + 1, column, place);
+            let homes = left.iter().enumerate().filter(|(_, (place, _))| is_in_run(chain, copy, column, *place));
+            let (at, _) = homes.min_by(|(_, (place, node)), (_, (other_place, other))| {
+                let by_lack = lack(chain, *other).total_cmp(&lack(chain, *node));
+                is_shared(*place).cmp(&is_shared(*other_place)).then(by_lack).then(place.cmp(other_place))
+            })?;
+            Some(left.swap_remove(at).1)
+        };
+        let copies: Vec<Option<NodeId>> = (0..chain.replicas() as usize).map(take).collect();
         let matched = copies.iter().flatten().count();
         Self { column, copies, matched }
     }
 
-    /// The weight of this column: the blocks that its primaries lack, and the copies that are there already.
-    fn weight(&self, chain: &ChainView) -> f64 {
-        column_lack(chain, self.column) + COPY_WEIGHT * self.matched as f64
+    /// The weight of this column: the blocks that its primaries lack, the copies that are there already, and those that would
+    /// have to wait.
+    fn weight(&self, chain: &ChainView, homes: &[NodeId], may_take: &impl Fn(NodeId) -> bool) -> f64 {
+        let waiting = self.waiting(chain, homes, may_take) as f64;
+        column_lack(chain, self.column) + COPY_WEIGHT * self.matched as f64 - WAIT_WEIGHT * waiting
+    }
+
+    /// Number of further copies that no node of their run can take now. A primary is soon on.
+    fn waiting(&self, chain: &ChainView, homes: &[NodeId], may_take: &impl Fn(NodeId) -> bool) -> usize {
+        let lacking = (1..self.copies.len()).filter(|copy| self.copies[*copy].is_none());
+        lacking.filter(|copy| self.neediest(chain, homes, *copy, may_take).is_none()).count()
     }
 
     /// Brings a copy that is in no run into the first that has none.

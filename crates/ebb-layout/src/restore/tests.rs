@@ -213,18 +213,49 @@ fn blocks_written_without_a_primary_change_over_to_its_columns() {
     }
 }
 
+/// Goal: of two copies in one run the one goes whose node has more than its share. A sleeping node with less would have to be
+/// woken to get it back.
+#[test]
+fn of_two_copies_in_a_run_the_one_on_the_fuller_node_goes() {
+    let chain = columns_with(&[([1, 3], 10), ([1, 7], 1), ([2, 4], 5), ([2, 6], 4), ([2, 8], 2), ([3, 7], 1)]);
+    let to_primary = |node: NodeId| node == NodeId::new(1);
+    let shift = choose_shift(&chain, &[3, 7].map(NodeId::new), to_primary).unwrap();
+    assert_eq!((shift.from, shift.to), (NodeId::new(3), NodeId::new(1)));
+}
+
+/// Goal: no block goes to a column where its further copies would have to wait for nodes that sleep, for the sake of a few blocks.
+#[test]
+fn a_block_goes_to_no_column_where_it_would_wait() {
+    let primaries = |node: NodeId| node.raw() <= 2;
+    // Primary 2 lacks a few more than primary 1. The block has been made again there.
+    let chain = columns_with(&[([1, 3], 6), ([1, 5], 4), ([1, 7], 2), ([2, 4], 5), ([2, 6], 3), ([2, 8], 1), ([2, 3], 1)]);
+    let shift = choose_shift(&chain, &[2, 3].map(NodeId::new), primaries).unwrap();
+    assert_eq!((shift.from, shift.to), (NodeId::new(2), NodeId::new(1)));
+    // And none is sent there that is where it belongs, though many are lacking.
+    let chain = columns_with(&[([1, 3], 16), ([1, 5], 10), ([1, 7], 6), ([2, 4], 5), ([2, 6], 3), ([2, 8], 1)]);
+    let block = [1, 3].map(NodeId::new);
+    assert_eq!(choose_change(&chain, &block, primaries), None);
+    assert_eq!(choose_change(&chain, &block, |_| true).map(|shift| shift.to), Some(NodeId::new(2)));
+}
+
+/// Two columns of a primary and three further nodes each (1, 3, 5, 7 and 2, 4, 6, 8), with so many blocks on pairs of nodes.
+fn columns_with(blocks: &[([u64; 2], usize)]) -> ChainView {
+    let order = (1..=8).map(NodeId::new).collect();
+    let mut chain = ChainView::new(LayoutKind::Geared, order, 2, 2, 2).unwrap();
+    for (nodes, count) in blocks {
+        (0..*count).for_each(|_| chain.add(&nodes.map(NodeId::new)));
+    }
+    chain
+}
+
 /// Goal: a block between two columns goes to the one that lacks blocks, also when the other one's nodes have more of other
 /// blocks to pass on; and waits for it.
 #[test]
 fn a_block_between_two_columns_goes_to_the_one_that_lacks_blocks() {
-    let order = (1..=8).map(NodeId::new).collect();
-    let mut chain = ChainView::new(LayoutKind::Geared, order, 2, 2, 2).unwrap();
     let ids = |nodes: [u64; 2]| nodes.map(NodeId::new);
-    for _ in 0..10 {
-        [[1, 3], [2, 4], [1, 5], [2, 6], [1, 7], [2, 8]].iter().for_each(|nodes| chain.add(&ids(*nodes)));
-    }
+    let both = [[1, 3], [2, 4], [1, 5], [2, 6], [1, 7], [2, 8]].map(|nodes| (nodes, 10));
     // Primary 1 has two less; node 5 has many that it passes on one after the other.
-    [[5, 7], [5, 8], [2, 5]].iter().for_each(|nodes| chain.add(&ids(*nodes)));
+    let chain = columns_with(&[&both[..], &[([5, 7], 1), ([5, 8], 1), ([2, 5], 1)]].concat());
     let shift = choose_shift(&chain, &ids([5, 8]), |_| true).unwrap();
     assert_eq!((shift.from, shift.to), (NodeId::new(8), NodeId::new(1)));
     assert_eq!(choose_shift(&chain, &ids([5, 8]), |node| node != NodeId::new(1)), None, "it waits");
