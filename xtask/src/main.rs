@@ -35,7 +35,7 @@ mod verify;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask verify | fix | tidy | bench [--raid [--program EBB]] [--json] [--quick] [NAME] | software [SUITE...] | \
-     powercut [--short | --cuts N] [--on xfs|ext4] [--seed N] | upgrade --from PROGRAM | ci";
+     powercut [--short | --cuts N] [--on xfs|ext4] [--redundancy copies|K+M] [--seed N] | upgrade --from PROGRAM | ci";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

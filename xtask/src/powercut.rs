@@ -97,6 +97,21 @@ struct Plan {
     cuts: usize,
     systems: Vec<FileSystem>,
     seed: u64,
+    /// Redundancy of cold files. `None`: copies on the first file system, RAID sets on the others.
+    redundancy: Option<String>,
+}
+
+/// RAID sets for three nodes.
+const ENCODED: &str = "2+1";
+
+impl Plan {
+    fn short() -> Self {
+        Self { cuts: SHORT, systems: FileSystem::ALL.to_vec(), seed: 1, redundancy: None }
+    }
+
+    fn redundancy(&self, place: usize) -> &str {
+        self.redundancy.as_deref().unwrap_or(if place == 0 { "copies" } else { ENCODED })
+    }
 }
 
 /// The results of the cuts.
@@ -109,13 +124,14 @@ struct Counts {
 
 /// The command. `None`: unknown arguments.
 pub fn run(words: &[&str]) -> Option<std::result::Result<(), Failure>> {
-    let mut plan = Plan { cuts: LONG, systems: FileSystem::ALL.to_vec(), seed: 1 };
+    let mut plan = Plan { cuts: LONG, ..Plan::short() };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match *word {
             "--short" => plan.cuts = SHORT,
             "--cuts" => plan.cuts = words.next()?.parse().ok()?,
             "--seed" => plan.seed = words.next()?.parse().ok()?,
+            "--redundancy" => plan.redundancy = Some((*words.next()?).to_owned()),
             "--on" => plan.systems = vec![FileSystem::from_name(words.next()?)?],
             _ => return None,
         }
@@ -129,7 +145,7 @@ pub fn run(words: &[&str]) -> Option<std::result::Result<(), Failure>> {
 /// The short form for CI. If the machine does not allow cuts, it prints a message and succeeds.
 pub fn run_short() -> std::result::Result<(), Failure> {
     match possible() {
-        Ok(()) => carry_out(&Plan { cuts: SHORT, systems: FileSystem::ALL.to_vec(), seed: 1 }),
+        Ok(()) => carry_out(&Plan::short()),
         Err(why) => {
             println!("== powercut: left out, no power was cut: {why}");
             Ok(())
@@ -175,7 +191,8 @@ fn carry_out(plan: &Plan) -> std::result::Result<(), Failure> {
         let share = plan.cuts / plan.systems.len() + usize::from(place < plan.cuts % plan.systems.len());
         // With few cuts, the next file system gets the kinds of cuts that this one did not have.
         let first = plan.cuts / plan.systems.len() * place;
-        if let Err(sentence) = cut_one(*system, first..first + share, plan.seed, &mut counts) {
+        let setup = Setup { system: *system, redundancy: plan.redundancy(place) };
+        if let Err(sentence) = cut_one(&setup, first..first + share, plan.seed, &mut counts) {
             println!("powercut: {}: {sentence}", system.name());
             causes.push(format!("{}: {sentence}", system.name()));
         }
@@ -199,12 +216,18 @@ fn carry_out(plan: &Plan) -> std::result::Result<(), Failure> {
     if causes.is_empty() { Ok(()) } else { Err(Failure::new("powercut", causes)) }
 }
 
-/// Cuts on one kind of file system. Each cut waits until the results of the one before were checked, and every copy is
+/// A kind of cluster.
+struct Setup<'a> {
+    system: FileSystem,
+    redundancy: &'a str,
+}
+
+/// Cuts on one kind of cluster. Each cut waits until the results of the one before were checked, and every copy is
 /// good again.
-fn cut_one(system: FileSystem, cuts: std::ops::Range<usize>, seed: u64, counts: &mut Counts) -> Result<()> {
+fn cut_one(setup: &Setup<'_>, cuts: std::ops::Range<usize>, seed: u64, counts: &mut Counts) -> Result<()> {
     let scratch = scratch();
     image::clear(&scratch)?;
-    let mut cluster = Cluster::make(system, &scratch)?;
+    let mut cluster = Cluster::make(setup.system, &scratch, setup.redundancy)?;
     let mut ledger = Ledger::new(seed);
     let total = cuts.len();
     for (done, number) in cuts.enumerate() {
@@ -222,7 +245,13 @@ fn cut_one(system: FileSystem, cuts: std::ops::Range<usize>, seed: u64, counts: 
             }
         };
         let fresh = ledger.acknowledged() - before;
-        println!("{} cut {}/{total} ({cut}): {fresh} acknowledged, {lost} lost", system.name(), done + 1);
+        let sets = cluster.compare_rows().map_err(|sentence| format!("after cut {} ({cut}): {sentence}", done + 1))?;
+        let raid_sets = if sets > 0 { format!(", {sets} RAID sets") } else { String::new() };
+        println!(
+            "{} cut {}/{total} ({cut}): {fresh} acknowledged, {lost} lost{raid_sets}",
+            setup.system.name(),
+            done + 1
+        );
         counts.cuts += 1;
         counts.acknowledged += fresh;
         counts.lost += lost;
@@ -232,8 +261,8 @@ fn cut_one(system: FileSystem, cuts: std::ops::Range<usize>, seed: u64, counts: 
 
 /// Writes, cuts, starts again and reads back. Returns the number of lost acknowledged records.
 fn cut_once(cluster: &mut Cluster, ledger: &mut Ledger, cut: Cut, span: Duration) -> Result<u64> {
-    let mount = cluster.mount().to_owned();
-    let written = writer::during(&mount, ledger, || {
+    let place = cluster.place();
+    let written = writer::during(&place, ledger, || {
         interrupt::sleep(span);
         cluster.cut(&cut.disks(), cut.takes_mount())?;
         cluster.start_again()?;
@@ -245,7 +274,7 @@ fn cut_once(cluster: &mut Cluster, ledger: &mut Ledger, cut: Cut, span: Duration
     });
     written?;
     cluster.mount_anew()?;
-    let findings = check::read_back(&mount, ledger);
+    let findings = check::read_back(&place, ledger);
     for finding in findings.iter().take(10) {
         println!("LOST after a cut of {cut}: {finding}");
     }

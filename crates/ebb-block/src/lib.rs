@@ -28,6 +28,7 @@
 //! - `patrol`: scrubbing in the background.
 #![forbid(unsafe_code)]
 
+mod damage;
 mod direct;
 mod excuse;
 mod feed;

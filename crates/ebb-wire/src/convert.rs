@@ -74,6 +74,15 @@ impl From<pb::Failure> for Error {
     }
 }
 
+impl pb::ReportReplica {
+    /// The report to the master about a replica that gave this error. `None` if the error says nothing about the replica.
+    #[must_use]
+    pub fn of(metablock: MetablockId, member: pb::Member, error: &Error) -> Option<Self> {
+        let is_damage = matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NoReplica | ErrorKind::VolumePoisoned);
+        is_damage.then(|| Self { metablock: metablock.raw(), member: Some(member), failure: Some(error.into()) })
+    }
+}
+
 /// The failure in an optional field; kind 0 and absence both mean that there was none.
 pub fn failure(field: Option<pb::Failure>) -> Result<(), Error> {
     match field {

@@ -1,5 +1,7 @@
 //! *DiskReduce: RAIDing the Cloud*.
 
+mod at_hand;
+mod chain;
 mod deletion;
 mod grouping;
 mod losses;

@@ -18,20 +18,35 @@ const HEALTHY_MAX: Duration = Duration::from_secs(180);
 /// Time limit for the end of a killed process.
 const END_MAX: Duration = Duration::from_secs(20);
 
+/// Directory of the dataset that encodes.
+const ENCODED: &str = "encoded";
+/// Rest of a metablock before it is encoded: short, so that cuts hit files while they are encoded.
+const DELAY: &str = "300ms";
+/// Time limit until something is encoded.
+const ENCODED_MAX: Duration = Duration::from_secs(60);
+
 /// The cluster. Ended, and its disks unmounted, when dropped.
 pub struct Cluster {
     ebb: PathBuf,
     dir: PathBuf,
     mount: PathBuf,
+    redundancy: String,
     images: Vec<Image>,
 }
 
 impl Cluster {
-    /// Makes one below `scratch`, its directories on disks of this kind, mounted.
-    pub fn make(system: FileSystem, scratch: &Path) -> Result<Self> {
+    /// Makes one below `scratch`, its directories on disks of this kind, mounted. `redundancy` is that of cold files: copies, or
+    /// RAID sets as `ebb dataset create` has them.
+    pub fn make(system: FileSystem, scratch: &Path, redundancy: &str) -> Result<Self> {
         let (dir, mount) = (scratch.join("cluster"), scratch.join("mnt"));
         fs::create_dir_all(&mount).map_err(|error| format!("{}: {error}", mount.display()))?;
-        let mut cluster = Self { ebb: root().join("target/debug/ebb"), dir, mount, images: Vec::new() };
+        let mut cluster = Self {
+            ebb: root().join("target/debug/ebb"),
+            dir,
+            mount,
+            redundancy: redundancy.to_owned(),
+            images: Vec::new(),
+        };
         // Started once, so that its directories are there.
         cluster.up()?;
         cluster.ebb(&["cluster", "down"])?;
@@ -43,12 +58,21 @@ impl Cluster {
         }
         cluster.up()?;
         cluster.mount_it()?;
+        if cluster.encodes() {
+            let path = format!("/{ENCODED}");
+            cluster.ebb(&["dataset", "create", &path, "--redundancy", redundancy, "--delay", DELAY])?;
+        }
         Ok(cluster)
     }
 
-    /// Mount point of the cluster.
-    pub fn mount(&self) -> &Path {
-        &self.mount
+    /// Whether cold files become RAID sets.
+    fn encodes(&self) -> bool {
+        self.redundancy != "copies"
+    }
+
+    /// Directory of the mount that programs write in.
+    pub fn place(&self) -> PathBuf {
+        if self.encodes() { self.mount.join(ENCODED) } else { self.mount.clone() }
     }
 
     /// The power of these disks fails, and with it the processes on them; with `takes_mount` that of the mount, too.
@@ -103,6 +127,33 @@ impl Cluster {
                 Err(_) => interrupt::sleep(Duration::from_millis(200)),
             }
         }
+    }
+
+    /// Waits until files are in RAID sets, where they are to be, and compares all rows with their slots. Returns the number of RAID
+    /// sets.
+    pub fn compare_rows(&self) -> Result<usize> {
+        let end = Instant::now() + ENCODED_MAX;
+        while self.encodes() {
+            let sets = self.raid_sets()?;
+            if sets > 0 {
+                return self.ebb(&["fsck", "--parity"]).map(|()| sets);
+            }
+            if interrupt::is_interrupted() || Instant::now() >= end {
+                return Err(format!("nothing was encoded within {} s", ENCODED_MAX.as_secs()));
+            }
+            interrupt::sleep(Duration::from_millis(200));
+        }
+        Ok(0)
+    }
+
+    fn raid_sets(&self) -> Result<usize> {
+        let mut list = Command::new(&self.ebb);
+        list.args(["raid", "list"]).env("EBB_DIR", &self.dir);
+        let output = list.output().map_err(|error| format!("ebb raid list: {error}"))?;
+        if !output.status.success() {
+            return Err(format!("ebb raid list: {}", String::from_utf8_lossy(&output.stderr).trim()));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.starts_with("rs")).count())
     }
 
     /// Reads every replica, then ends the cluster.

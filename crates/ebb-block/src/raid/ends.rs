@@ -1,7 +1,7 @@
 //! Where the parts of a RAID set are read and written: replicas here and on other nodes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -11,6 +11,7 @@ use ebb_wire::frame::crc32c;
 use ebb_wire::{convert, pb};
 
 use super::{PIECE_BYTES, required_metablock, required_version};
+use crate::damage;
 use crate::node::Node;
 use crate::pipeline;
 use crate::source::RemoteReplica;
@@ -63,6 +64,8 @@ pub(crate) struct Source {
     hops: Vec<pb::Hop>,
     /// The hop that answered last.
     best: AtomicUsize,
+    /// Bit by hop: its replica was reported as damaged.
+    reported: AtomicU64,
 }
 
 impl Source {
@@ -86,7 +89,7 @@ impl Source {
         for hop in &hops {
             hop.required_member()?;
         }
-        Ok(Self { raid_set, metablock, version, length, hops, best: AtomicUsize::new(0) })
+        Ok(Self { raid_set, metablock, version, length, hops, best: AtomicUsize::new(0), reported: AtomicU64::new(0) })
     }
 
     /// Whether there is a member to read from.
@@ -136,11 +139,22 @@ impl Source {
                     return Ok(piece);
                 }
                 Err(error) => {
+                    self.report(node, index, &error);
                     last = Some(error.context(format_args!("{} at {}", self.metablock, self.hops[index].address)))
                 }
             }
         }
         Err(last.unwrap_or_else(|| err!(Internal, "{} has no members", self.metablock)))
+    }
+
+    /// Reports a hop's replica as damaged, once, if the error says so.
+    fn report(&self, node: &Arc<Node>, index: usize, error: &Error) {
+        let bit = 1 << (index % 64);
+        if let Some(member) = self.hops[index].member
+            && self.reported.fetch_or(bit, Ordering::Relaxed) & bit == 0
+        {
+            damage::report(node, self.metablock, member, error);
+        }
     }
 
     async fn read_from(&self, node: &Arc<Node>, hop: &pb::Hop, at: u64, len: u64) -> Result<Piece> {
@@ -240,6 +254,6 @@ impl Target {
     /// The row as it was written, to be read back.
     pub(super) fn written(&self, raid_set: RaidSetId, length: u64) -> Source {
         let (metablock, version, hops) = (self.metablock, Expected::Exactly(self.version()), vec![self.hop.clone()]);
-        Source { raid_set, metablock, version, length, hops, best: AtomicUsize::new(0) }
+        Source { raid_set, metablock, version, length, hops, best: AtomicUsize::new(0), reported: AtomicU64::new(0) }
     }
 }

@@ -39,14 +39,18 @@ pub(crate) async fn verify_set(node: &Arc<Node>, message: pb::VerifySet) -> Resu
         let made = make_rows(outline.code, &pieces, length)?;
         let found = join_all(rows.iter().map(|row| row.read(node, at, length))).await;
         for ((fault, made), found) in faults.iter_mut().zip(&made).zip(found) {
-            let wrong = match found {
-                Ok(found) => made.iter().zip(&found.data).position(|(made, found)| made != found),
-                // Its own checksums tell.
-                Err(error) if error.kind() == ErrorKind::Corrupt => Some(0),
+            let said = match found {
+                Ok(found) => made
+                    .iter()
+                    .zip(&found.data)
+                    .position(|(made, found)| made != found)
+                    .map(|wrong| format!("from byte {} on it is not what the slots give", at + wrong as u64)),
+                // It says nothing of what was written. A member with other bytes is made again.
+                Err(error) if error.kind() == ErrorKind::Corrupt => Some(format!("it is damaged: {error}")),
                 Err(error) => return Err(error),
             };
-            if let Some(wrong) = wrong.filter(|_| fault.is_empty()) {
-                *fault = format!("from byte {} on it is not what the slots give", at + wrong as u64);
+            if let Some(said) = said.filter(|_| fault.is_empty()) {
+                *fault = said;
             }
         }
         at += length;

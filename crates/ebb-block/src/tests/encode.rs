@@ -289,3 +289,43 @@ fn what_does_not_match_its_writers_checksums_is_not_kept() {
         assert!(rig.replica(4, 1, 100_000).await == rig.slots[0]);
     });
 }
+
+/// Flips a bit of a replica, out of sight of its server.
+async fn damage(world: &World, rig: &Rig, at: usize, metablock: u64) {
+    let pb::Member { volume, incarnation, .. } = rig.hops[at].member.unwrap();
+    let name = pb::ReplicaName { metablock, volume, incarnation };
+    let described = rig.client.call(&rig.hops[at], &pb::DescribeReplicas { replicas: vec![name] }).await.unwrap();
+    let host = format!("h{}", at + 1);
+    world.process(&host).flip_bits(described.replicas[0].file.as_ref(), 70_000, 1).unwrap();
+}
+
+#[test]
+fn a_node_that_reads_damage_reports_it_and_takes_another_copy() {
+    in_world(38, |world, state, master| async move {
+        let rig = Rig::new(&world, &master, [100_000; 4]).await;
+        let made = rig.encode(&rig.message()).await.unwrap();
+        let message = rig.rebuild(&made, 4, 4, &[4]);
+        let verify = pb::VerifySet {
+            raid_set: RAID_SET,
+            code: message.code,
+            slots: rig.message().slots,
+            rows: message.rows.clone(),
+            rate_bytes_per_sec: 0,
+        };
+        assert_eq!(rig.client.call(&rig.hops[5], &verify).await.unwrap().faults, ["", ""]);
+        assert!(state.0.lock().damaged.is_empty(), "nothing is damaged");
+
+        damage(&world, &rig, 1, 2).await;
+        damage(&world, &rig, 5, 101).await;
+        let faults = rig.client.call(&rig.hops[5], &verify).await.unwrap().faults;
+        assert!(faults[0].is_empty() && faults[1].starts_with("it is damaged"), "{faults:?}");
+        rig.client.call(&rig.hops[4], &message).await.unwrap();
+        assert!(rig.replica(4, 4, 100_000).await == rig.slots[3]);
+        world.process("client").runtime().sleep(Duration::from_secs(1)).await;
+        let of = |report: &pb::ReportReplica| (report.metablock, report.member.unwrap().node);
+        let reported: Vec<(u64, u64)> = state.0.lock().damaged.iter().map(of).collect();
+        let node = |at: usize| rig.hops[at].member.unwrap().node;
+        assert!(reported.contains(&(2, node(1))) && reported.contains(&(101, node(5))), "{reported:?}");
+        assert!(reported.len() <= 4, "each reader reports each once: {reported:?}");
+    });
+}

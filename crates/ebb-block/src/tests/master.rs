@@ -20,6 +20,8 @@ pub(super) struct Reports {
     pub(super) heartbeats: u64,
     pub(super) last_heartbeat: BTreeMap<u64, pb::Heartbeat>,
     pub(super) corrupt: Vec<u64>,
+    /// Replicas that nodes found damaged elsewhere.
+    pub(super) damaged: Vec<pb::ReportReplica>,
     /// By volume: replicas of the last whole report, and of one that is under way.
     pub(super) reports: BTreeMap<u64, Vec<pb::ReplicaState>>,
     pub(super) reports_count: u64,
@@ -98,6 +100,10 @@ impl FakeMaster {
             }
             Method::SessionEnded => {
                 self.0.lock().ended.push(request.decode::<pb::SessionEnded>()?.session);
+                Ok(Answer::new(&pb::Empty {}))
+            }
+            Method::ReportReplica => {
+                self.0.lock().damaged.push(request.decode()?);
                 Ok(Answer::new(&pb::Empty {}))
             }
             Method::Heartbeat => Ok(Answer::new(&self.heartbeat(request.decode()?))),

@@ -348,10 +348,7 @@ fn is_answer(kind: ErrorKind) -> bool {
 
 /// Reports damage to the master, without waiting.
 pub(crate) fn report(shared: &Arc<Shared>, metablock: MetablockId, member: pb::Member, error: &Error) {
-    if !matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NoReplica | ErrorKind::VolumePoisoned) {
-        return;
-    }
-    let message = pb::ReportReplica { metablock: metablock.raw(), member: Some(member), failure: Some(error.into()) };
+    let Some(message) = pb::ReportReplica::of(metablock, member, error) else { return };
     let own = shared.clone();
     shared.runtime.spawn("report a replica", async move {
         let outcome = own.session.masters.call(&message, crate::session::ATTEMPT, own.session.deadline()).await;

@@ -228,7 +228,8 @@ fn of_two_copies_in_a_run_the_one_on_the_fuller_node_goes() {
 fn a_block_goes_to_no_column_where_it_would_wait() {
     let primaries = |node: NodeId| node.raw() <= 2;
     // Primary 2 lacks a few more than primary 1. The block has been made again there.
-    let chain = columns_with(&[([1, 3], 6), ([1, 5], 4), ([1, 7], 2), ([2, 4], 5), ([2, 6], 3), ([2, 8], 1), ([2, 3], 1)]);
+    let chain =
+        columns_with(&[([1, 3], 6), ([1, 5], 4), ([1, 7], 2), ([2, 4], 5), ([2, 6], 3), ([2, 8], 1), ([2, 3], 1)]);
     let shift = choose_shift(&chain, &[2, 3].map(NodeId::new), primaries).unwrap();
     assert_eq!((shift.from, shift.to), (NodeId::new(2), NodeId::new(1)));
     // And none is sent there that is where it belongs, though many are lacking.
