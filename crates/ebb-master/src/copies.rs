@@ -34,7 +34,7 @@ pub(crate) mod why;
 
 use std::fmt;
 
-use ebb_types::{Epoch, InodeId, MetablockId, NodeId};
+use ebb_types::{Epoch, InodeId, MetablockId, NodeId, RaidSetId};
 use ebb_wire::pb;
 
 pub use limits::Priority;
@@ -237,7 +237,21 @@ pub enum Outcome {
 impl Task {
     /// The present state of a set. `None` if the metablock is gone, or in a RAID set: its members have steps of their own.
     pub(crate) fn find(machine: &ebb_meta::Machine, metablock: MetablockId) -> Option<Self> {
-        let (inode, record) = machine.find_metablock(metablock).filter(|(_, record)| !record.is_in_raid_set())?;
+        Self::of(machine, metablock).filter(|task| !task.record.is_in_raid_set())
+    }
+
+    /// The present state of a set for a change of its extra copies, which a metablock in a RAID set may have, too.
+    /// Whether ordinary copies are on their way out of the metablock's RAID set. An extra copy could be made where one of
+    /// them is about to be deleted.
+    pub(crate) fn is_thinning(&self, machine: &ebb_meta::Machine) -> bool {
+        let set = self.record.frozen.and_then(|frozen| machine.raid_set(RaidSetId::new(frozen.raid_set)));
+        let slots = set.into_iter().flat_map(|set| set.slots);
+        slots.into_iter().any(|slot| slot.metablock == self.metablock.raw() && !slot.leaving.is_empty())
+    }
+
+    /// The present state of a set, which may be in a RAID set. `None` if the metablock is gone.
+    pub(crate) fn of(machine: &ebb_meta::Machine, metablock: MetablockId) -> Option<Self> {
+        let (inode, record) = machine.find_metablock(metablock)?;
         let (epoch, dataset) = (machine.attr(inode).ok()?.epoch, machine.dataset_of(inode).ok()?);
         Some(Self { metablock, inode, epoch, record, dataset })
     }

@@ -99,7 +99,13 @@ impl Machine {
             if found.version == Version::ZERO {
                 bail!(Invalid, "{block} of {id} was never written: there is nothing to copy");
             }
-            let nodes: BTreeSet<NodeId> = found.members.iter().map(pb::Member::node_id).collect();
+            // What leaves a RAID set is soon deleted, and an extra copy in its place with it.
+            let leaving = found.frozen.and_then(|frozen| {
+                let set = self.raid.get(frozen.raid_set?)?;
+                set.slots.get(frozen.slot as usize).map(|slot| &slot.leaving)
+            });
+            let members = found.members.iter().chain(leaving.into_iter().flatten());
+            let nodes: BTreeSet<NodeId> = members.map(pb::Member::node_id).collect();
             if op.members.iter().any(|extra| nodes.contains(&extra.node_id())) {
                 bail!(Invalid, "{block} has a member on the node of an extra copy: {:?}", op.members);
             }

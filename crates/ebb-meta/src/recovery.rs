@@ -8,7 +8,7 @@ use ebb_wire::pb;
 use crate::inode::{FILE_SIZE_MAX, Inode};
 use crate::machine::{Call, Machine};
 use crate::map::Metablock;
-use crate::ops::grant::check_generation;
+use crate::ops::grant::check_set;
 use crate::outcome::{Effect, Reply};
 
 impl Machine {
@@ -158,7 +158,7 @@ impl Machine {
         let (id, block) = (InodeId::new(op.inode), MetablockId::new(op.metablock));
         let inode = self.inode(id)?;
         check_idle(id, inode, Epoch::new(op.epoch))?;
-        check_generation(id, inode, block, op.generation)?;
+        check_set(id, inode, block, op.generation)?;
         self.check_placement(&op.members)?;
         self.swap_set(call, id, block, &op.members, Version::ZERO);
         call.changed(id);

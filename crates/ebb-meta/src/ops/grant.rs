@@ -99,7 +99,7 @@ impl Machine {
     pub(crate) fn change_set(&mut self, call: &mut Call<'_>, op: &meta_op::ChangeSet) -> Result<pb::MetaReply> {
         let (id, block) = (InodeId::new(op.inode), MetablockId::new(op.metablock));
         let inode = self.check_holder(call, id, Epoch::new(op.epoch))?;
-        check_generation(id, inode, block, op.generation)?;
+        check_set(id, inode, block, op.generation)?;
         // I-63: a holder writes to an heir, and has no say where a frozen one lies.
         if inode.file().and_then(|file| file.map.get(block)).is_some_and(|block| block.frozen.is_some()) {
             bail!(Busy, "{block} of {id} is frozen: a write goes to its heir");
@@ -172,8 +172,15 @@ pub(crate) fn check_generation(id: InodeId, inode: &Inode, block: MetablockId, g
     if found.generation != generation {
         bail!(SetChanged, "the set of {block} is at generation {}, not {generation}", found.generation);
     }
+    Ok(())
+}
+
+/// Refuses if the members of the set are not the file's to change; see [`check_generation`].
+pub(crate) fn check_set(id: InodeId, inode: &Inode, block: MetablockId, generation: u64) -> Result<()> {
+    check_generation(id, inode, block, generation)?;
     // I-65: its members are the RAID set's to change, which looks where they lie.
-    if let Some(id) = found.frozen.and_then(|frozen| frozen.raid_set) {
+    let found = inode.file().and_then(|file| file.map.get(block));
+    if let Some(id) = found.and_then(|found| found.frozen?.raid_set) {
         bail!(Busy, "{block} is frozen: its members are moved by its RAID set {id} alone");
     }
     Ok(())

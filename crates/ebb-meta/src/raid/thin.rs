@@ -97,6 +97,9 @@ impl Machine {
         self.replicas.index(metablock, &kept);
         self.set_slot_members(id, place, &op.members);
         self.raid.get_mut(id).expect("it was checked").slots[place].leaving = kept;
+        if let SlotOwner::File(inode) = slot.owner {
+            self.yield_extras(call, inode, metablock, &op.members);
+        }
         self.tell_members(call, (dataset, &slot), old, op.members.clone());
         self.raise(call, id);
         Ok(Reply::None)

@@ -23,7 +23,7 @@ fn settled(world: &mut World, name: &str, volumes: &[u64]) -> (u64, u64) {
     (inode, block)
 }
 
-fn change(world: &mut World, block: u64, before: &[u64], after: &[u64]) -> Result<(), E> {
+pub(super) fn change(world: &mut World, block: u64, before: &[u64], after: &[u64]) -> Result<(), E> {
     let (inode, record) = world.machine.find_metablock(MetablockId::new(block)).unwrap();
     let epoch = world.machine.attr(inode).unwrap().epoch;
     let (before, members) = (members(before), members(after));
@@ -38,7 +38,7 @@ fn change(world: &mut World, block: u64, before: &[u64], after: &[u64]) -> Resul
     world.apply(Change::ChangeExtras(op)).reply.map(drop).map_err(|error| error.kind())
 }
 
-fn extras(world: &World, block: u64) -> Vec<u64> {
+pub(super) fn extras(world: &World, block: u64) -> Vec<u64> {
     world.machine.extras(MetablockId::new(block)).iter().map(|extra| extra.node).collect()
 }
 

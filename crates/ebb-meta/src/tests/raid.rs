@@ -6,6 +6,7 @@ use pb::command::Command as Change;
 use pb::meta_op::{self, Op};
 
 use super::determinism::through_checkpoint;
+use super::extras::{change, extras};
 use super::harness::{MIB, ROOT, World, committed, member, members, placement, version};
 use crate::Reply;
 
@@ -194,6 +195,22 @@ fn copies_leave_first_and_go_afterwards() {
     assert_eq!(sealed.record().unwrap().slots[0].leaving, []);
     sealed.drop_copies().unwrap();
     assert!(!sealed.is_placed(b, 3) && sealed.is_placed(a, 3) && sealed.is_placed(b, 2));
+}
+
+#[test]
+fn a_slot_may_have_extra_copies_beside_its_members() {
+    let mut sealed = Sealed::new();
+    let block = sealed.a.1;
+    sealed.stay(&[1], &[2]).unwrap();
+    assert_eq!(change(&mut sealed.world, block, &[], &[3]), Err(E::Invalid), "the copy there leaves");
+    change(&mut sealed.world, block, &[], &[5]).unwrap();
+    sealed.drop_copies().unwrap();
+    change(&mut sealed.world, block, &[5], &[5, 6]).unwrap();
+    sealed.shift(block, &[5]).unwrap();
+    assert_eq!(extras(&sealed.world, block), [6], "the member made again lies where an extra copy was");
+    // A writer ends them, and so does another RAID set.
+    sealed.heir();
+    assert!(extras(&sealed.world, block).is_empty());
 }
 
 #[test]

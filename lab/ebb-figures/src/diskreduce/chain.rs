@@ -104,7 +104,8 @@ async fn read_hot(bed: &Testbed, readers: &[User], span: Duration) -> (f64, f64)
             (first, last) = (first + read.0, last + read.1);
         }
     }
-    let rate = |reads: u64| (reads * bed.setting.block_bytes) as f64 / 1e6 / HOT_LOOK.as_secs_f64();
+    let block_bytes = bed.setting.block_bytes * bed.setting.scale;
+    let rate = |reads: u64| (reads * block_bytes) as f64 / 1e6 / HOT_LOOK.as_secs_f64();
     (rate(first), rate(last))
 }
 
@@ -164,8 +165,9 @@ mod tests {
     #[test]
     fn on_a_chain_the_primaries_are_enough() {
         let seen = Chain { code: Some(FOUR_AND_TWO), primaries: 4 }
-            .run(3, Load { blocks: 64, reads: 60, hot: Duration::ZERO })
+            .run(3, Load { blocks: 64, reads: 60, hot: Duration::from_secs(180) })
             .unwrap();
         assert!(seen.asleep.share_within(AT_ONCE_S) > 0.99, "{seen:?}");
+        assert!(seen.hot.1 > 1.5 * 3.0 * 125.0, "extra copies of three blocks have other disks: {seen:?}");
     }
 }

@@ -82,16 +82,16 @@ async fn look_around(shared: &Arc<Shared>) {
     }
 }
 
-/// The step for a choice. `None` if the metablock is gone or unfit.
+/// The step for a choice. Metablocks in RAID sets may have extra copies, too. `None` if the metablock is gone or unfit.
 fn to_step(machine: &Machine, choice: Choice) -> Option<Step> {
     let (metablock, kind, reason) = match choice {
         Choice::TakeBack { metablock, extra, reason } => (metablock, Kind::TakeBack { extra }, reason),
         Choice::Make { metablock } => (metablock, Kind::Extra, Reason::Popular),
     };
-    let task = Task::find(machine, metablock)?;
+    let task = Task::of(machine, metablock)?;
     let attr = machine.attr(task.inode).ok()?;
     let is_whole = !attr.size_unknown && task.record.min_version() != Version::ZERO;
-    let may_begin = is_whole || kind != Kind::Extra;
+    let may_begin = kind != Kind::Extra || is_whole && !task.is_thinning(machine);
     may_begin.then_some(Step { task, kind, priority: Priority::Spare, reason })
 }
 
@@ -118,7 +118,7 @@ fn look_at(cluster: &ClusterView<'_>, shares: BTreeMap<DatasetId, f64>) -> View 
             id,
             dataset: DatasetId::new(attr.dataset),
             bytes: if record.min_version() == Version::ZERO { 0 } else { record.length },
-            wanted: attr.replicas.max(1),
+            wanted: if record.is_in_raid_set() { record.members.len() as u32 } else { attr.replicas.max(1) },
             heat: popular.averages().heat(id),
             is_idle: !attr.size_unknown && !soft.work.extra_copies.contains_key(&id),
             extras: record.extra.iter().map(|extra| (*extra, fit(cluster, &tight, id, extra))).collect(),
