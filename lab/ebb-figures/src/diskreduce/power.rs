@@ -160,7 +160,7 @@ pub fn section(lab: &Lab<'_>) -> Result<Section> {
             );
         }
     }
-    chain::rows(lab, &mut section, blocks, reads)?;
+    chain::rows(lab, &mut section)?;
     section.figures.extend([shares(paid, &of), percentiles(paid, &of)]);
     Ok(section)
 }
