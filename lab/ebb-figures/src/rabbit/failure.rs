@@ -79,7 +79,7 @@ fn run(seed: u64, blocks: u32) -> Result<Seen> {
         }
         let mended = bed.world.now();
         bed.cluster().repair(NodeId::new(chain[0]))?;
-        let (settled, waiting) = settle(&bed).await?;
+        let (settled, waiting) = wait_until_settled(&bed).await?;
         let placed = settled - mended;
         wait(&bed, "the primaries alone on", async || Ok(bed.nodes_on().await?.len() == PRIMARIES as usize)).await?;
         let at_last = bed.nodes_on().await?.iter().filter_map(place).collect();
@@ -116,7 +116,7 @@ async fn read(bed: &Testbed, user: &User, blocks: &[Block]) -> Result<()> {
 }
 
 /// Waits until no block has gone back to its place for [`SETTLED`]. The moment of the last, and the number that are still off.
-async fn settle(bed: &Testbed) -> Result<(Duration, u64)> {
+async fn wait_until_settled(bed: &Testbed) -> Result<(Duration, u64)> {
     let (mut last, mut waiting) = (bed.world.now(), u64::MAX);
     wait(bed, "most blocks in their places", async || {
         let failure = last_failure(bed).await?;
