@@ -19,6 +19,7 @@ use crate::files::pull_path;
 use crate::flush::flush;
 use crate::record::{Content, Head, REPLICA_LEN_MAX, Record, Runs};
 use crate::replica::Replica;
+use crate::scrub::{Pace, compare_all};
 use crate::volume::{Shared, Volume};
 use crate::write::{known_after, receive};
 
@@ -87,6 +88,11 @@ impl Volume {
 async fn pull_over(shared: &Shared, pull: Pull, source: &dyn PullSource) -> Result<ReplicaVersion> {
     let replica = shared.get_or_make(pull.metablock);
     let token = shared.runtime.random_u64();
+    // A reader may have found damage that nothing here has met. If the replica were taken for good, it would stay.
+    if is_there(&replica, pull) {
+        let rate_bytes_per_sec = pull.rate_bytes_per_sec;
+        compare_all(shared, &replica, Pace { started: shared.runtime.now(), before: 0, rate_bytes_per_sec }).await?;
+    }
     let Some(mark) = start_pull(shared, &replica, pull).await? else {
         let head = replica.live.lock().state.head;
         return Ok(ReplicaVersion { version: head.version, length: head.length });
@@ -116,15 +122,23 @@ impl Drop for Mark<'_> {
     }
 }
 
+/// Whether the replica has what is to be reached. An epoch has one writer, so a later version contains every earlier one.
+fn is_there(replica: &Replica, pull: Pull) -> bool {
+    let live = replica.live.lock();
+    let version = live.state.head.version;
+    let is_reached = version >= pull.at && version.epoch == pull.at.epoch && pull.at != Version::ZERO;
+    live.damage.is_none() && is_reached
+}
+
 /// Marks the replica as being copied. `None`: the replica is there already.
 async fn start_pull<'a>(shared: &Shared, replica: &'a std::sync::Arc<Replica>, pull: Pull) -> Result<Option<Mark<'a>>> {
     let _gate = replica.gate.lock().await;
-    let (head, sound) = {
+    let head = {
         let live = replica.live.lock();
         if live.deleted || live.pulling {
             bail!(Busy, "{} is being copied or deleted already", pull.metablock);
         }
-        (live.state.head, live.damage.is_none())
+        live.state.head
     };
     check_epoch(&head, pull.epoch)?;
     if pull.epoch > head.promised || replica.live.lock().known {
@@ -133,8 +147,7 @@ async fn start_pull<'a>(shared: &Shared, replica: &'a std::sync::Arc<Replica>, p
         let life = shared.runtime.random_u64().max(1);
         receive(shared, replica, unchanged(replica, Head { promised: pull.epoch, life, ..head }), None, None);
     }
-    // An epoch has one writer, so a later version contains every earlier one.
-    if sound && head.version >= pull.at && head.version.epoch == pull.at.epoch && pull.at != Version::ZERO {
+    if is_there(replica, pull) {
         match flush(shared, replica).await {
             // The replica turned out to be damaged, so it is copied over. The source is not at fault.
             Err(error) if error.kind() == ErrorKind::Corrupt => {}

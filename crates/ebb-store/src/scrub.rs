@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use ebb_runtime::Moment;
 use ebb_types::{CHUNK_SIZE, ErrorKind, MetablockId, Result};
 
 use crate::files::replica_path;
@@ -49,29 +50,46 @@ impl Volume {
             shared.check_open()?;
             let Some(replica) = shared.get(metablock).filter(|replica| replica.live.lock().exists()) else { continue };
             outcome.replicas += 1;
-            check_name(shared, &replica).await?;
-            let mut at = 0;
-            while let Some(end) = next_step(&replica, at) {
-                match read_verified(shared, &replica, at..end).await {
-                    Ok(bytes) => {
-                        outcome.bytes += bytes.len() as u64;
-                        shared.scrubbed.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                    }
-                    Err(error) if error.kind() == ErrorKind::Corrupt => break,
-                    Err(error) => return Err(error),
-                }
-                at = end;
-                if rate_bytes_per_sec > 0 {
-                    let due = Duration::from_secs_f64(outcome.bytes as f64 / rate_bytes_per_sec as f64);
-                    shared.runtime.sleep(due.saturating_sub(shared.runtime.now().since(started))).await;
-                }
-            }
+            outcome.bytes +=
+                compare_all(shared, &replica, Pace { started, before: outcome.bytes, rate_bytes_per_sec }).await?;
             if replica.live.lock().damage.is_some() {
                 outcome.corrupt.push(metablock);
             }
         }
         Ok(outcome)
     }
+}
+
+/// Rate of reads, counted since the first of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    pub(crate) started: Moment,
+    /// Bytes that were read since, before this replica.
+    pub(crate) before: u64,
+    /// 0: no limit.
+    pub(crate) rate_bytes_per_sec: u64,
+}
+
+/// Reads a replica and compares it with its sums. It is marked as damaged if it is. Returns the number of bytes read.
+pub(crate) async fn compare_all(shared: &Shared, replica: &Replica, pace: Pace) -> Result<u64> {
+    check_name(shared, replica).await?;
+    let (mut at, mut read) = (0, 0);
+    while let Some(end) = next_step(replica, at) {
+        match read_verified(shared, replica, at..end).await {
+            Ok(bytes) => {
+                read += bytes.len() as u64;
+                shared.scrubbed.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            }
+            Err(error) if error.kind() == ErrorKind::Corrupt => break,
+            Err(error) => return Err(error),
+        }
+        at = end;
+        if pace.rate_bytes_per_sec > 0 {
+            let due = Duration::from_secs_f64((pace.before + read) as f64 / pace.rate_bytes_per_sec as f64);
+            shared.runtime.sleep(due.saturating_sub(shared.runtime.now().since(pace.started))).await;
+        }
+    }
+    Ok(read)
 }
 
 /// Number of chunks to read next. `None` at the end, or if the replica is being deleted or replaced.

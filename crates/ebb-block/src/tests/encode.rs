@@ -327,5 +327,11 @@ fn a_node_that_reads_damage_reports_it_and_takes_another_copy() {
         let node = |at: usize| rig.hops[at].member.unwrap().node;
         assert!(reported.contains(&(2, node(1))) && reported.contains(&(101, node(5))), "{reported:?}");
         assert!(reported.len() <= 4, "each reader reports each once: {reported:?}");
+
+        // Its node has not met the damage. The row is made again all the same, where it is.
+        let good = rig.row(0, &made[0]).await;
+        damage(&world, &rig, 4, 100).await;
+        rig.client.call(&rig.hops[4], &rig.rebuild(&made, 100, 4, &[100, 101])).await.unwrap();
+        assert!(rig.replica(4, 100, made[0].length).await == good);
     });
 }

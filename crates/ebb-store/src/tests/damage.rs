@@ -19,7 +19,7 @@ async fn segments(rig: &Rig) -> Vec<PathBuf> {
     numbers.iter().map(|number| rig.root.join(format!("journal-{number}"))).collect()
 }
 
-async fn flip(rig: &Rig, path: &std::path::Path, offset: u64) {
+pub(super) async fn flip(rig: &Rig, path: &std::path::Path, offset: u64) {
     let file = rig.runtime.disk().open(path, OpenMode::Existing).await.unwrap();
     let byte = file.read_at(offset, 1).await.unwrap()[0];
     file.write_at(offset, vec![vec![byte ^ 0x40].into()]).await.unwrap();

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ebb_types::{CHUNK_SIZE, Epoch, ErrorKind, Version, err};
 
+use super::damage::flip;
 use super::rig::{Rig, Writer, bytes, data, id, in_world, version};
 use crate::{Change, Found, Pull, PullFuture, PullSource, SourceChunks, Volume};
 
@@ -100,6 +101,22 @@ fn a_copy_equals_its_source_and_survives_a_crash() {
         rig.crash();
         let volume = rig.open().await.unwrap();
         assert_eq!(volume.read_all(id(1), version(1, 4)).await.unwrap().1[1000..1050], bytes(50, 5));
+    });
+}
+
+/// Goal: a replica that a reader elsewhere found damaged is copied over, though nothing here has met the damage.
+#[test]
+fn a_replica_that_is_there_is_compared_with_its_sums_and_copied_over_if_it_is_damaged() {
+    in_world(10, |rig| async move {
+        let (source, volume) = two_volumes(&rig).await;
+        volume.pull(pull(&volume, 1, version(1, 3)), &Source::new(&source)).await.unwrap();
+        let file = volume.describe(id(1)).await.unwrap().unwrap().file;
+        flip(&rig, file.as_ref(), 19_050_000).await;
+        let from = Source::new(&source);
+        volume.pull(pull(&volume, 1, version(1, 3)), &from).await.unwrap();
+        assert!(from.reads.load(Ordering::Relaxed) > 0, "the source was read");
+        let expected = source.read_all(id(1), version(1, 3)).await.unwrap();
+        assert_eq!(volume.read_all(id(1), version(1, 3)).await.unwrap(), expected);
     });
 }
 
