@@ -97,20 +97,13 @@ struct Plan {
     cuts: usize,
     systems: Vec<FileSystem>,
     seed: u64,
-    /// Redundancy of cold files. `None`: copies on the first file system, RAID sets on the others.
-    redundancy: Option<String>,
+    /// Redundancy of cold files: `copies`, or RAID sets such as `2+1`, for three nodes.
+    redundancy: String,
 }
-
-/// RAID sets for three nodes.
-const ENCODED: &str = "2+1";
 
 impl Plan {
     fn short() -> Self {
-        Self { cuts: SHORT, systems: FileSystem::ALL.to_vec(), seed: 1, redundancy: None }
-    }
-
-    fn redundancy(&self, place: usize) -> &str {
-        self.redundancy.as_deref().unwrap_or(if place == 0 { "copies" } else { ENCODED })
+        Self { cuts: SHORT, systems: FileSystem::ALL.to_vec(), seed: 1, redundancy: "copies".to_owned() }
     }
 }
 
@@ -131,7 +124,7 @@ pub fn run(words: &[&str]) -> Option<std::result::Result<(), Failure>> {
             "--short" => plan.cuts = SHORT,
             "--cuts" => plan.cuts = words.next()?.parse().ok()?,
             "--seed" => plan.seed = words.next()?.parse().ok()?,
-            "--redundancy" => plan.redundancy = Some((*words.next()?).to_owned()),
+            "--redundancy" => plan.redundancy = (*words.next()?).to_owned(),
             "--on" => plan.systems = vec![FileSystem::from_name(words.next()?)?],
             _ => return None,
         }
@@ -191,7 +184,7 @@ fn carry_out(plan: &Plan) -> std::result::Result<(), Failure> {
         let share = plan.cuts / plan.systems.len() + usize::from(place < plan.cuts % plan.systems.len());
         // With few cuts, the next file system gets the kinds of cuts that this one did not have.
         let first = plan.cuts / plan.systems.len() * place;
-        let setup = Setup { system: *system, redundancy: plan.redundancy(place) };
+        let setup = Setup { system: *system, redundancy: &plan.redundancy };
         if let Err(sentence) = cut_one(&setup, first..first + share, plan.seed, &mut counts) {
             println!("powercut: {}: {sentence}", system.name());
             causes.push(format!("{}: {sentence}", system.name()));

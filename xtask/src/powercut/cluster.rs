@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::Result;
@@ -22,8 +22,10 @@ const END_MAX: Duration = Duration::from_secs(20);
 const ENCODED: &str = "encoded";
 /// Rest of a metablock before it is encoded: short, so that cuts hit files while they are encoded.
 const DELAY: &str = "300ms";
-/// Time limit until something is encoded.
-const ENCODED_MAX: Duration = Duration::from_secs(60);
+/// Small, as pieces of less than a quarter of it stay in copies.
+const GEOMETRY: &[&str] = &["--block", "64KiB", "--metablock", "128KiB"];
+/// Nodes encode for so long before a cut.
+const ENCODE_BEFORE: Duration = Duration::from_millis(150);
 
 /// The cluster. Ended, and its disks unmounted, when dropped.
 pub struct Cluster {
@@ -60,7 +62,9 @@ impl Cluster {
         cluster.mount_it()?;
         if cluster.encodes() {
             let path = format!("/{ENCODED}");
-            cluster.ebb(&["dataset", "create", &path, "--redundancy", redundancy, "--delay", DELAY])?;
+            cluster.ebb(
+                &[&["dataset", "create", &path, "--redundancy", redundancy, "--delay", DELAY], GEOMETRY].concat(),
+            )?;
         }
         Ok(cluster)
     }
@@ -77,6 +81,13 @@ impl Cluster {
 
     /// The power of these disks fails, and with it the processes on them; with `takes_mount` that of the mount, too.
     pub fn cut(&self, disks: &[String], takes_mount: bool) -> Result<()> {
+        // What is cold is encoded while the power fails.
+        let mut encoding = None;
+        if self.encodes() {
+            let started = self.command(&["raid", "encode", &format!("/{ENCODED}")]).stdout(Stdio::null()).spawn();
+            encoding = Some(started.map_err(|error| format!("ebb raid encode: {error}"))?);
+            interrupt::sleep(ENCODE_BEFORE);
+        }
         let hit: Vec<&Image> = self.images.iter().filter(|image| disks.contains(&image.name)).collect();
         for image in &hit {
             image.cut()?;
@@ -86,6 +97,11 @@ impl Cluster {
             if is_hit || takes_mount && process.role == "mount" {
                 process.kill()?;
             }
+        }
+        if let Some(mut encoding) = encoding {
+            // It waits for a master or for nodes that are gone.
+            let ended = encoding.kill().and_then(|()| encoding.wait());
+            ended.map_err(|error| format!("ebb raid encode: {error}"))?;
         }
         Ok(())
     }
@@ -117,9 +133,14 @@ impl Cluster {
 
     /// Waits until a file-system check finds every copy good.
     pub fn wait_healthy(&self) -> Result<()> {
+        self.wait_for(&["fsck"])
+    }
+
+    /// Waits until this check finds nothing wrong.
+    fn wait_for(&self, check: &[&str]) -> Result<()> {
         let end = Instant::now() + HEALTHY_MAX;
         loop {
-            match self.ebb(&["fsck"]) {
+            match self.ebb(check) {
                 Ok(()) => return Ok(()),
                 Err(sentence) if interrupt::is_interrupted() || Instant::now() >= end => {
                     return Err(format!("copies were not good again within {} s: {sentence}", HEALTHY_MAX.as_secs()));
@@ -129,27 +150,22 @@ impl Cluster {
         }
     }
 
-    /// Waits until files are in RAID sets, where they are to be, and compares all rows with their slots. Returns the number of RAID
-    /// sets.
+    /// Has files encoded, where they are to be, and all rows compared with their slots. Returns the number of RAID sets.
     pub fn compare_rows(&self) -> Result<usize> {
-        let end = Instant::now() + ENCODED_MAX;
-        while self.encodes() {
-            let sets = self.raid_sets()?;
-            if sets > 0 {
-                return self.ebb(&["fsck", "--parity"]).map(|()| sets);
-            }
-            if interrupt::is_interrupted() || Instant::now() >= end {
-                return Err(format!("nothing was encoded within {} s", ENCODED_MAX.as_secs()));
-            }
-            interrupt::sleep(Duration::from_millis(200));
+        if !self.encodes() {
+            return Ok(0);
         }
-        Ok(0)
+        self.ebb(&["raid", "encode", &format!("/{ENCODED}")])?;
+        // What the cut cost is made again meanwhile, and files are still being encoded.
+        self.wait_for(&["fsck", "--parity"])?;
+        match self.raid_sets()? {
+            0 => Err("nothing was encoded".to_owned()),
+            sets => Ok(sets),
+        }
     }
 
     fn raid_sets(&self) -> Result<usize> {
-        let mut list = Command::new(&self.ebb);
-        list.args(["raid", "list"]).env("EBB_DIR", &self.dir);
-        let output = list.output().map_err(|error| format!("ebb raid list: {error}"))?;
+        let output = self.command(&["raid", "list"]).output().map_err(|error| format!("ebb raid list: {error}"))?;
         if !output.status.success() {
             return Err(format!("ebb raid list: {}", String::from_utf8_lossy(&output.stderr).trim()));
         }
@@ -181,7 +197,13 @@ impl Cluster {
     }
 
     fn ebb(&self, words: &[&str]) -> Result<()> {
-        run(Command::new(&self.ebb).args(words).env("EBB_DIR", &self.dir))
+        run(&mut self.command(words))
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.ebb);
+        command.args(words).env("EBB_DIR", &self.dir);
+        command
     }
 
     fn processes(&self) -> Result<Vec<Process>> {
