@@ -184,8 +184,7 @@ fn carry_out(plan: &Plan) -> std::result::Result<(), Failure> {
         let share = plan.cuts / plan.systems.len() + usize::from(place < plan.cuts % plan.systems.len());
         // With few cuts, the next file system gets the kinds of cuts that this one did not have.
         let first = plan.cuts / plan.systems.len() * place;
-        let setup = Setup { system: *system, redundancy: &plan.redundancy };
-        if let Err(sentence) = cut_one(&setup, first..first + share, plan.seed, &mut counts) {
+        if let Err(sentence) = cut_one(plan, *system, first..first + share, &mut counts) {
             println!("powercut: {}: {sentence}", system.name());
             causes.push(format!("{}: {sentence}", system.name()));
         }
@@ -209,18 +208,13 @@ fn carry_out(plan: &Plan) -> std::result::Result<(), Failure> {
     if causes.is_empty() { Ok(()) } else { Err(Failure::new("powercut", causes)) }
 }
 
-/// A kind of cluster.
-struct Setup<'a> {
-    system: FileSystem,
-    redundancy: &'a str,
-}
-
-/// Cuts on one kind of cluster. Each cut waits until the results of the one before were checked, and every copy is
+/// Cuts on one kind of file system. Each cut waits until the results of the one before were checked, and every copy is
 /// good again.
-fn cut_one(setup: &Setup<'_>, cuts: std::ops::Range<usize>, seed: u64, counts: &mut Counts) -> Result<()> {
+fn cut_one(plan: &Plan, system: FileSystem, cuts: std::ops::Range<usize>, counts: &mut Counts) -> Result<()> {
+    let seed = plan.seed;
     let scratch = scratch();
     image::clear(&scratch)?;
-    let mut cluster = Cluster::make(setup.system, &scratch, setup.redundancy)?;
+    let mut cluster = Cluster::make(system, &scratch, &plan.redundancy)?;
     let mut ledger = Ledger::new(seed);
     let total = cuts.len();
     for (done, number) in cuts.enumerate() {
@@ -230,21 +224,17 @@ fn cut_one(setup: &Setup<'_>, cuts: std::ops::Range<usize>, seed: u64, counts: &
         let cut = Cut::nth(number);
         let before = ledger.acknowledged();
         let span = WRITE_MIN + Duration::from_millis(record::draw(seed, number as u64) % WRITE_SPREAD_MS);
-        let lost = match cut_once(&mut cluster, &mut ledger, cut, span) {
-            Ok(lost) => lost,
+        let done_once = cut_once(&mut cluster, &mut ledger, cut, span);
+        let (lost, sets) = match done_once.and_then(|lost| Ok((lost, cluster.compare_rows()?))) {
+            Ok(found) => found,
             Err(sentence) => {
                 println!("{}", cluster.last_words());
                 return Err(format!("cut {} ({cut}): {sentence}", done + 1));
             }
         };
         let fresh = ledger.acknowledged() - before;
-        let sets = cluster.compare_rows().map_err(|sentence| format!("after cut {} ({cut}): {sentence}", done + 1))?;
         let raid_sets = if sets > 0 { format!(", {sets} RAID sets") } else { String::new() };
-        println!(
-            "{} cut {}/{total} ({cut}): {fresh} acknowledged, {lost} lost{raid_sets}",
-            setup.system.name(),
-            done + 1
-        );
+        println!("{} cut {}/{total} ({cut}): {fresh} acknowledged, {lost} lost{raid_sets}", system.name(), done + 1);
         counts.cuts += 1;
         counts.acknowledged += fresh;
         counts.lost += lost;

@@ -88,6 +88,16 @@ impl Cluster {
             encoding = Some(started.map_err(|error| format!("ebb raid encode: {error}"))?);
             interrupt::sleep(ENCODE_BEFORE);
         }
+        let done = self.cut_now(disks, takes_mount);
+        if let Some(mut encoding) = encoding {
+            // It waits for a master or for nodes that are gone.
+            let ended = encoding.kill().and_then(|()| encoding.wait());
+            ended.map_err(|error| format!("ebb raid encode: {error}"))?;
+        }
+        done
+    }
+
+    fn cut_now(&self, disks: &[String], takes_mount: bool) -> Result<()> {
         let hit: Vec<&Image> = self.images.iter().filter(|image| disks.contains(&image.name)).collect();
         for image in &hit {
             image.cut()?;
@@ -97,11 +107,6 @@ impl Cluster {
             if is_hit || takes_mount && process.role == "mount" {
                 process.kill()?;
             }
-        }
-        if let Some(mut encoding) = encoding {
-            // It waits for a master or for nodes that are gone.
-            let ended = encoding.kill().and_then(|()| encoding.wait());
-            ended.map_err(|error| format!("ebb raid encode: {error}"))?;
         }
         Ok(())
     }

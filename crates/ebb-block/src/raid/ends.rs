@@ -1,7 +1,8 @@
 //! Where the parts of a RAID set are read and written: replicas here and on other nodes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -9,6 +10,7 @@ use ebb_store::{PullSource, Purpose, SourceChunks};
 use ebb_types::{CHUNK_SIZE, Epoch, Error, MetablockId, RaidSetId, Result, Version, bail, err};
 use ebb_wire::frame::crc32c;
 use ebb_wire::{convert, pb};
+use parking_lot::Mutex;
 
 use super::{PIECE_BYTES, required_metablock, required_version};
 use crate::damage;
@@ -64,8 +66,8 @@ pub(crate) struct Source {
     hops: Vec<pb::Hop>,
     /// The hop that answered last.
     best: AtomicUsize,
-    /// Bit by hop: its replica was reported as damaged.
-    reported: AtomicU64,
+    /// Hops whose replica was reported as damaged.
+    reported: Mutex<BTreeSet<usize>>,
 }
 
 impl Source {
@@ -89,7 +91,7 @@ impl Source {
         for hop in &hops {
             hop.required_member()?;
         }
-        Ok(Self { raid_set, metablock, version, length, hops, best: AtomicUsize::new(0), reported: AtomicU64::new(0) })
+        Ok(Self { raid_set, metablock, version, length, hops, best: AtomicUsize::new(0), reported: Mutex::default() })
     }
 
     /// Whether there is a member to read from.
@@ -149,11 +151,11 @@ impl Source {
 
     /// Reports a hop's replica as damaged, once, if the error says so.
     fn report(&self, node: &Arc<Node>, index: usize, error: &Error) {
-        let bit = 1 << (index % 64);
-        if let Some(member) = self.hops[index].member
-            && self.reported.fetch_or(bit, Ordering::Relaxed) & bit == 0
+        let report = self.hops[index].member.and_then(|member| pb::ReportReplica::of(self.metablock, member, error));
+        if let Some(report) = report
+            && self.reported.lock().insert(index)
         {
-            damage::report(node, self.metablock, member, error);
+            damage::report(node, report);
         }
     }
 
@@ -254,6 +256,6 @@ impl Target {
     /// The row as it was written, to be read back.
     pub(super) fn written(&self, raid_set: RaidSetId, length: u64) -> Source {
         let (metablock, version, hops) = (self.metablock, Expected::Exactly(self.version()), vec![self.hop.clone()]);
-        Source { raid_set, metablock, version, length, hops, best: AtomicUsize::new(0), reported: AtomicU64::new(0) }
+        Source { raid_set, metablock, version, length, hops, best: AtomicUsize::new(0), reported: Mutex::default() }
     }
 }

@@ -160,8 +160,7 @@ pub(super) async fn compare_rows(
                     reply.rows_compared += faults.len() as u64;
                     for (row, fault) in faults.iter().enumerate().filter(|(_, fault)| !fault.is_empty()) {
                         reply.wrong_rows += 1;
-                        say(reply, format!("{id}: row {row}: {fault}; it is made again"));
-                        have_made_again(shared, &set.rows[row]);
+                        say(reply, format!("{id}: row {row}: {fault}"));
                     }
                 }
                 // A record that has moved on is another's to compare.
@@ -174,14 +173,6 @@ pub(super) async fn compare_rows(
             return;
         }
     }
-}
-
-/// The slots are as their writers' checksums say, so the row is what is wrong.
-fn have_made_again(shared: &Shared, row: &pb::RaidRow) {
-    let Some(member) = row.member else { return };
-    tracing::warn!(metablock = row.metablock, node = member.node, "a row is not what its slots give");
-    shared.soft().work.on_damage(MetablockId::new(row.metablock), member.volume_id());
-    shared.state.wake.repair.notify_one();
 }
 
 async fn compare_set(shared: &Shared, set: &pb::RaidSet) -> Result<Vec<String>> {
