@@ -6,6 +6,7 @@
 
 pub(crate) mod encode;
 mod ends;
+mod parts;
 mod proof;
 pub(crate) mod rebuild;
 pub(crate) mod verify;
