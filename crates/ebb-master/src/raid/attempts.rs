@@ -12,8 +12,10 @@ use crate::options::Options;
 
 /// Most files in the table of those that are left alone. Further ones are asked again at once.
 const FILES_MAX: usize = 10_000;
-/// Shortest and longest time for which a file is left alone after a failed attempt.
-const ALONE_MIN: Duration = Duration::from_secs(10);
+/// Shortest and longest time for which a file is left alone after its first failed attempt, if its delay is short.
+const ALONE_MIN: Duration = Duration::from_secs(1);
+const ALONE_FIRST: Duration = Duration::from_secs(10);
+/// Longest time for which a file is left alone.
 const ALONE_MAX: Duration = Duration::from_secs(3600);
 
 /// One attempt.
@@ -193,9 +195,10 @@ impl Encoding {
         self.retired.retain(|(metablock, _)| is_ballast(*metablock));
     }
 
-    /// An attempt failed for files that are in use. Each further time they are left alone for twice as long.
+    /// An attempt failed for files that are in use. They are left alone for their delay or a quarter of a long one, and each further
+    /// time for twice as long. A writer keeps its lease for a moment after it has closed its file.
     pub(crate) fn leave_alone(&mut self, inodes: impl Iterator<Item = InodeId>, now: Moment, delay: Duration) {
-        let least = ALONE_MIN.max(delay / 4);
+        let least = delay.clamp(ALONE_MIN, ALONE_FIRST).max(delay / 4);
         for inode in inodes {
             let span = self.alone.get(&inode).map_or(least, |alone| (alone.span * 2).min(ALONE_MAX.max(least)));
             if self.alone.len() < FILES_MAX || self.alone.contains_key(&inode) {
@@ -244,14 +247,19 @@ mod tests {
     #[test]
     fn a_file_in_use_is_left_alone_for_longer_each_time() {
         let (mut encoding, inode, now) = (Encoding::default(), InodeId::new(7), Moment::default());
-        encoding.leave_alone([inode].into_iter(), now, Duration::ZERO);
+        let delay = Duration::from_secs(20);
+        encoding.leave_alone([inode].into_iter(), now, delay);
         assert!(encoding.is_left_alone(inode, now.after(Duration::from_secs(9))));
         let later = now.after(Duration::from_secs(11));
         assert!(!encoding.is_left_alone(inode, later));
-        encoding.leave_alone([inode].into_iter(), later, Duration::ZERO);
+        encoding.leave_alone([inode].into_iter(), later, delay);
         assert!(encoding.is_left_alone(inode, later.after(Duration::from_secs(19))));
         encoding.forget_old(later.after(Duration::from_secs(60)));
         encoding.leave_alone([inode].into_iter(), later, Duration::from_secs(400));
         assert!(encoding.is_left_alone(inode, later.after(Duration::from_secs(99))), "a quarter of the delay");
+        let young = InodeId::new(8);
+        encoding.leave_alone([young].into_iter(), now, Duration::from_millis(300));
+        assert!(encoding.is_left_alone(young, now.after(Duration::from_millis(900))));
+        assert!(!encoding.is_left_alone(young, now.after(Duration::from_millis(1100))), "its delay is shorter");
     }
 }
