@@ -161,6 +161,7 @@ async fn pull(node: &Arc<Node>, message: pb::PullReplica) -> Result<pb::PullRepl
         incarnation: Incarnation::new(message.incarnation),
         epoch: Epoch::new(message.epoch),
         at: convert::version(message.at),
+        anew: false,
         rate_bytes_per_sec: message.rate_bytes_per_sec,
     };
     let _place = node.pulls.acquire().await.expect("never closed");

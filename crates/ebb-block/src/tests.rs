@@ -10,3 +10,4 @@ mod reads;
 mod registration;
 mod rig;
 mod short_circuit;
+mod wrong_parts;

@@ -50,6 +50,6 @@ pub mod trailer;
 
 pub use code::{Code, Part, ROWS_MAX, SLOTS_MAX};
 pub use kernel::Kernel;
-pub use plan::{DecodePlan, Present, Reason, Source};
+pub use plan::{DecodePlan, Present, Reason, Source, listed};
 pub use sums::{ChunkSum, sum_of_row_zero};
 pub use trailer::{Slot, Trailer};

@@ -211,7 +211,7 @@ impl DecodePlan {
 }
 
 /// `slot 3, slot 5 and row 0`; `nothing` for an empty list.
-fn listed(parts: &[Part]) -> String {
+pub fn listed(parts: &[Part]) -> String {
     let names: Vec<String> = parts.iter().map(ToString::to_string).collect();
     match names.split_last() {
         None => "nothing".to_owned(),

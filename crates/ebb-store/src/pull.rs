@@ -70,6 +70,8 @@ pub struct Pull {
     pub epoch: Epoch,
     /// The version that must be reached.
     pub at: Version,
+    /// Also if the replica has that version, and matches its sums: it is not what was written.
+    pub anew: bool,
     /// 0: no limit.
     pub rate_bytes_per_sec: u64,
 }
@@ -127,7 +129,7 @@ fn is_there(replica: &Replica, pull: Pull) -> bool {
     let live = replica.live.lock();
     let version = live.state.head.version;
     let is_reached = version >= pull.at && version.epoch == pull.at.epoch && pull.at != Version::ZERO;
-    live.damage.is_none() && is_reached
+    !pull.anew && live.damage.is_none() && is_reached
 }
 
 /// Marks the replica as being copied. `None`: the replica is there already.

@@ -149,9 +149,16 @@ impl Source {
         Err(last.unwrap_or_else(|| err!(Internal, "{} has no members", self.metablock)))
     }
 
+    /// Reports the replica that answered last as damaged, though its checksums are right.
+    pub(super) fn condemn(&self, node: &Arc<Node>, why: &str) {
+        tracing::error!(metablock = %self.metablock, raid_set = %self.raid_set, why, "a part has right checksums, and wrong bytes");
+        self.report(node, self.best.load(Ordering::Relaxed), &err!(Corrupt, "{why}"));
+    }
+
     /// Reports a hop's replica as damaged, once, if the error says so.
     fn report(&self, node: &Arc<Node>, index: usize, error: &Error) {
-        let report = self.hops[index].member.and_then(|member| pb::ReportReplica::of(self.metablock, member, error));
+        let member = self.hops.get(index).and_then(|hop| hop.member);
+        let report = member.and_then(|member| pb::ReportReplica::of(self.metablock, member, error));
         if let Some(report) = report
             && self.reported.lock().insert(index)
         {

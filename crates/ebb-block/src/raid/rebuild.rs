@@ -27,6 +27,7 @@ pub(crate) async fn rebuild(node: &Arc<Node>, message: pb::RebuildReplica) -> Re
         incarnation: Incarnation::new(message.incarnation),
         epoch: Epoch::new(message.epoch),
         at: Version::ZERO,
+        anew: message.anew,
         rate_bytes_per_sec: message.rate_bytes_per_sec,
     };
     let front_bytes = message.front_bytes;
@@ -77,7 +78,7 @@ impl Decoded {
         let (data, checksums) = match self.wanted {
             _ if offset >= end => (Bytes::new(), Vec::new()),
             Part::Slot(slot) => {
-                let data = self.parts.decode(self.wanted, offset, end).await?;
+                let data = self.parts.decode(self.wanted, offset..end, &self.trailer).await?;
                 let sums = self.trailer.slots[slot].as_ref().map_or(&[][..], |slot| &slot.sums);
                 let chunks = (offset / CHUNK_SIZE) as usize..end.div_ceil(CHUNK_SIZE) as usize;
                 (data, sums[chunks].to_vec())
@@ -86,7 +87,7 @@ impl Decoded {
                 let row_len = self.trailer.row_len();
                 let mut data = Bytes::new();
                 if offset < row_len {
-                    data = self.parts.decode(self.wanted, offset, end.min(row_len)).await?;
+                    data = self.parts.decode(self.wanted, offset..end.min(row_len), &self.trailer).await?;
                 }
                 if end > row_len {
                     let from = offset.max(row_len) - row_len;

@@ -1,8 +1,9 @@
 //! Compares the rows of a RAID set with what its slots give, all bytes of all rows.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ebb_code::Trailer;
+use ebb_code::{Part, Trailer, listed};
 use ebb_types::{ErrorKind, Result, bail};
 use ebb_wire::pb;
 use futures_util::future::join_all;
@@ -56,23 +57,73 @@ pub(crate) async fn verify_set(node: &Arc<Node>, message: pb::VerifySet) -> Resu
         at += length;
         throttle(node, started, read_bytes, message.rate_bytes_per_sec).await;
     }
-    let trailer = outline.trailer(&slots, sums);
-    for (number, (row, fault)) in rows.iter().zip(&mut faults).enumerate().filter(|(_, (_, fault))| fault.is_empty()) {
-        *fault = trailer_fault(node, row, &Trailer { row: number, ..trailer.clone() }).await?;
+    let expected = outline.trailer(&slots, sums);
+    let mut others = BTreeSet::new();
+    for (row, (source, fault)) in rows.iter().zip(&mut faults).enumerate() {
+        let said = read_trailer(node, source, &Trailer { row, ..expected.clone() }).await?;
+        if fault.is_empty() {
+            *fault = said.fault;
+        }
+        others.extend(said.others);
     }
+    blame(node, &slots, &rows, &faults, &others);
     Ok(pb::VerifySetReply { faults })
 }
 
-async fn trailer_fault(node: &Arc<Node>, row: &Source, expected: &Trailer) -> Result<String> {
+/// Reports the parts that are to be made again, though their checksums are right.
+fn blame(node: &Arc<Node>, slots: &[Source], rows: &[Source], faults: &[String], others: &BTreeSet<usize>) {
+    if others.is_empty() {
+        // All slots are what was encoded, by every trailer: the rows are wrong.
+        for (row, fault) in rows.iter().zip(faults).filter(|(_, fault)| !fault.is_empty()) {
+            row.condemn(node, fault);
+        }
+    }
+    for slot in others {
+        // It is replaced by nothing but bytes that the trailer vouches for.
+        slots[*slot].condemn(node, "it is not what was encoded, by a row's trailer");
+    }
+}
+
+/// What a row's trailer tells.
+#[derive(Default)]
+struct Said {
+    /// Empty if it is right.
+    fault: String,
+    /// Slots that were encoded with other checksums than they have.
+    others: Vec<usize>,
+}
+
+async fn read_trailer(node: &Arc<Node>, row: &Source, expected: &Trailer) -> Result<Said> {
+    let wrong = |fault: String| Said { fault, others: Vec::new() };
     if row.length() != expected.metablock_len() {
-        return Ok(format!("it has {} bytes, not {}", row.length(), expected.metablock_len()));
+        return Ok(wrong(format!("it has {} bytes, not {}", row.length(), expected.metablock_len())));
     }
     let found = row.read_range(node, expected.row_len(), expected.metablock_len()).await;
-    let same = found.and_then(|found| Ok(Trailer::decode(&found, expected.metablock_len())? == *expected));
-    match same {
-        Ok(true) => Ok(String::new()),
-        Ok(false) => Ok("its trailer is about something else".to_owned()),
-        Err(error) if error.kind() == ErrorKind::Corrupt => Ok(format!("its trailer cannot be used: {error}")),
-        Err(error) => Err(error),
+    let found = found.and_then(|found| Trailer::decode(&found, expected.metablock_len()));
+    Ok(match found {
+        Ok(found) if found == *expected => Said::default(),
+        Ok(found) => {
+            let others = with_other_sums(&found, expected);
+            match listed(&others.iter().map(|slot| Part::Slot(*slot)).collect::<Vec<_>>()) {
+                _ if others.is_empty() => wrong("its trailer is about something else".to_owned()),
+                slots => Said { fault: format!("by its trailer {slots} had other bytes when it was encoded"), others },
+            }
+        }
+        Err(error) if error.kind() == ErrorKind::Corrupt => wrong(format!("its trailer cannot be used: {error}")),
+        Err(error) => return Err(error),
+    })
+}
+
+/// Slots of which a trailer of the same RAID set has other checksums. None if it differs by more.
+fn with_other_sums(found: &Trailer, expected: &Trailer) -> Vec<usize> {
+    let sums = |trailer: &Trailer, slot: usize| trailer.slots.get(slot).cloned().flatten().map(|slot| slot.sums);
+    let others: Vec<usize> =
+        (0..expected.slots.len()).filter(|slot| sums(found, *slot) != sums(expected, *slot)).collect();
+    let mut like = found.clone();
+    for slot in &others {
+        if let (Some(Some(found)), Some(expected)) = (like.slots.get_mut(*slot), sums(expected, *slot)) {
+            found.sums = expected;
+        }
     }
+    if like == *expected { others } else { Vec::new() }
 }

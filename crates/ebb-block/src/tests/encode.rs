@@ -11,18 +11,18 @@ use ebb_wire::pb;
 use super::rig::{Client, LONG, bytes, failures, hop, in_world, version, virt_server};
 use crate::BlockServer;
 
-const RAID_SET: u64 = 900;
+pub(super) const RAID_SET: u64 = 900;
 
 /// Six servers. Four metablocks with two copies each are on the first four.
-struct Rig {
+pub(super) struct Rig {
     servers: Vec<BlockServer>,
-    hops: Vec<pb::Hop>,
-    client: Client,
-    slots: Vec<Bytes>,
+    pub(super) hops: Vec<pb::Hop>,
+    pub(super) client: Client,
+    pub(super) slots: Vec<Bytes>,
 }
 
 impl Rig {
-    async fn new(world: &World, master: &str, lengths: [usize; 4]) -> Self {
+    pub(super) async fn new(world: &World, master: &str, lengths: [usize; 4]) -> Self {
         let mut servers = Vec::new();
         for host in ["h1", "h2", "h3", "h4", "h5", "h6"] {
             servers.push(virt_server(world, host, master).await);
@@ -42,7 +42,7 @@ impl Rig {
     }
 
     /// The request to the fifth server, with the second row on the sixth.
-    fn message(&self) -> pb::EncodeSet {
+    pub(super) fn message(&self) -> pb::EncodeSet {
         let slot = |slot: usize| pb::EncodeSlot {
             metablock: slot as u64 + 1,
             version: version(1, self.slots[slot].len().div_ceil(1 << 20) as u64),
@@ -59,12 +59,12 @@ impl Rig {
         }
     }
 
-    async fn encode(&self, message: &pb::EncodeSet) -> ebb_types::Result<Vec<pb::EncodedRow>> {
+    pub(super) async fn encode(&self, message: &pb::EncodeSet) -> ebb_types::Result<Vec<pb::EncodedRow>> {
         self.client.call(&self.hops[4], message).await.map(|reply| reply.rows)
     }
 
     /// All of a row, as its node serves it.
-    async fn row(&self, row: usize, made: &pb::EncodedRow) -> Bytes {
+    pub(super) async fn row(&self, row: usize, made: &pb::EncodedRow) -> Bytes {
         let mut found = Vec::new();
         while (found.len() as u64) < made.length {
             let at = found.len() as u64;
@@ -201,7 +201,13 @@ fn encoding_ends_before_its_node_sleeps() {
 
 impl Rig {
     /// The request to make `metablock` again, without these parts, by metablock.
-    fn rebuild(&self, made: &[pb::EncodedRow], metablock: u64, target: usize, lost: &[u64]) -> pb::RebuildReplica {
+    pub(super) fn rebuild(
+        &self,
+        made: &[pb::EncodedRow],
+        metablock: u64,
+        target: usize,
+        lost: &[u64],
+    ) -> pb::RebuildReplica {
         let encoded = self.message();
         let mut slots = encoded.slots;
         slots.iter_mut().filter(|slot| lost.contains(&slot.metablock)).for_each(|slot| slot.sources.clear());
@@ -223,11 +229,12 @@ impl Rig {
             rate_bytes_per_sec: 0,
             heir: 0,
             front_bytes: 0,
+            anew: false,
         }
     }
 
     /// All bytes of a replica.
-    async fn replica(&self, at: usize, metablock: u64, length: u64) -> Bytes {
+    pub(super) async fn replica(&self, at: usize, metablock: u64, length: u64) -> Bytes {
         let mut found = Vec::new();
         while (found.len() as u64) < length {
             let offset = found.len() as u64;
@@ -281,8 +288,9 @@ fn what_does_not_match_its_writers_checksums_is_not_kept() {
         assert_eq!(failures(&rig.client.write(&rig.hops[5..], 3, 1, 0, &lie, true, LONG).await), [0]);
         let mut message = rig.rebuild(&made, 1, 4, &[1]);
         message.slots[2].sources = vec![rig.hops[5].clone()];
+        message.rows[1].sources.clear();
         let error = rig.client.call(&rig.hops[4], &message).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "what lies is left out, and too little is left: {error}");
         let absent = rig.client.read(&rig.hops[4], 1, version(1, 1), 0, 1 << 20).await.unwrap_err();
         assert!(matches!(absent.kind(), ErrorKind::NoReplica | ErrorKind::StaleVersion), "{absent}");
         rig.client.call(&rig.hops[4], &rig.rebuild(&made, 1, 4, &[1])).await.unwrap();

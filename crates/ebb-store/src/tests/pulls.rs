@@ -71,7 +71,7 @@ pub(super) async fn two_volumes(rig: &Rig) -> (Volume, Volume) {
 
 pub(super) fn pull(volume: &Volume, epoch: u64, at: Version) -> Pull {
     let incarnation = volume.label().incarnation;
-    Pull { metablock: id(1), incarnation, epoch: Epoch::new(epoch), at, rate_bytes_per_sec: 0 }
+    Pull { metablock: id(1), incarnation, epoch: Epoch::new(epoch), at, anew: false, rate_bytes_per_sec: 0 }
 }
 
 #[test]
@@ -116,6 +116,28 @@ fn a_replica_that_is_there_is_compared_with_its_sums_and_copied_over_if_it_is_da
         volume.pull(pull(&volume, 1, version(1, 3)), &from).await.unwrap();
         assert!(from.reads.load(Ordering::Relaxed) > 0, "the source was read");
         let expected = source.read_all(id(1), version(1, 3)).await.unwrap();
+        assert_eq!(volume.read_all(id(1), version(1, 3)).await.unwrap(), expected);
+    });
+}
+
+/// Goal: a replica that is not what was written is copied over, though it matches its sums; over a crash, too.
+#[test]
+fn a_replica_is_copied_anew_where_that_is_asked_for() {
+    in_world(11, |mut rig| async move {
+        let (source, volume) = two_volumes(&rig).await;
+        let mut writer = Writer::new(&volume, 1);
+        for seed in [7, 8, 9] {
+            writer.send(data(0, &bytes(20_000, seed)), true).await.unwrap();
+        }
+        let wanted = pull(&volume, 1, version(1, 3));
+        volume.pull(wanted, &Source { break_at: 0, ..Source::new(&source) }).await.unwrap();
+        assert_eq!(volume.read_all(id(1), version(1, 3)).await.unwrap().1, bytes(20_000, 9), "it is there already");
+        volume.pull(Pull { anew: true, ..wanted }, &Source::new(&source)).await.unwrap();
+        let expected = source.read_all(id(1), version(1, 3)).await.unwrap();
+        assert_eq!(volume.read_all(id(1), version(1, 3)).await.unwrap(), expected);
+        drop((source, volume));
+        rig.crash();
+        let volume = rig.open().await.unwrap();
         assert_eq!(volume.read_all(id(1), version(1, 3)).await.unwrap(), expected);
     });
 }

@@ -128,6 +128,8 @@ async fn rebuild(
         rate_bytes_per_sec: shared.options.copy_rate_bytes_per_sec,
         heir: 0,
         front_bytes: 0,
+        // Its checksums may be right, and its bytes no part of the RAID set.
+        anew: mend.target.is_none(),
     };
     let deadline = pull_deadline(shared, length * u64::from(set.code.unwrap_or_default().slots));
     let reply = shared.channel(target.node_id())?.call(&call, deadline).await?;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ebb_power::PolicyKind;
+use ebb_runtime::SeededBug;
 use ebb_runtime::virt::{World, WorldOptions};
 use ebb_types::NodeId;
 use ebb_wire::pb;
@@ -40,6 +41,36 @@ fn cold_metablocks_are_encoded_and_read_without_their_members() {
         let fsck = scene.cluster.scrub().await.unwrap();
         let faults = (fsck.missing, fsck.damaged, fsck.corrupt, fsck.under_replicated, fsck.over_replicated);
         assert_eq!(faults, (0, 0, 0, 0, 0), "{:?}", fsck.findings);
+        scene.client.disconnect().await.unwrap();
+    });
+}
+
+/// Goal: rows that are not what their slots give are found by `fsck --parity`, and made again. Method: the encoder writes wrong ones and
+/// takes them for proved; their checksums are right.
+#[test]
+fn wrong_rows_are_found_and_made_again() {
+    let options = WorldOptions { bug: Some(SeededBug::WrongRow), ..WorldOptions::default() };
+    World::run(76, options, |world| async move {
+        let scene = Scene::start(&world, PolicyKind::AlwaysOn).await;
+        let sets = scene.encoded(&world, is_thin).await;
+        let fsck = scene.cluster.scrub().await.unwrap();
+        assert_eq!((fsck.wrong_rows, fsck.corrupt), (sets.len() as u64, 0), "{:?}", fsck.findings);
+        let end = world.now() + Duration::from_secs(60);
+        loop {
+            // Rows that are still to be made again are not compared.
+            let fsck = scene.cluster.scrub().await.unwrap();
+            if (fsck.rows_compared, fsck.wrong_rows) == (2 * sets.len() as u64, 0) {
+                break;
+            }
+            assert!(world.now() < end, "rows stay wrong: {:?}", fsck.findings);
+            world.sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(sets, scene.encoded(&world, is_thin).await, "each in its place");
+        for node in [nodes_of(&sets[0])[0], nodes_of(&sets[0])[1]] {
+            scene.cluster.fail(NodeId::new(node)).unwrap();
+        }
+        let metrics = scene.check("late reader").await;
+        assert!(metrics.degraded_reads > 0 && metrics.corrupt_reads == 0, "{metrics:?}");
         scene.client.disconnect().await.unwrap();
     });
 }
