@@ -372,7 +372,7 @@ pub(crate) async fn put_in_place(shared: &Shared, replica: &Replica) -> Result<(
 
 async fn place(shared: &Shared, replica: &Replica, record: &Record) -> Result<()> {
     match &record.content {
-        Content::Delete => return remove(shared, replica).await,
+        Content::Delete => return remove(shared, replica, record.length_before).await,
         Content::Replace { token } => return replace(shared, replica, *token).await,
         _ => {}
     }
@@ -442,12 +442,12 @@ pub(crate) async fn open(shared: &Shared, replica: &Replica) -> Result<File> {
     Ok(file)
 }
 
-/// Removes the replica's file, and takes a deleted replica off the list.
-pub(crate) async fn remove(shared: &Shared, replica: &Replica) -> Result<()> {
+/// Removes the file of a replica of `length` bytes, and takes a deleted replica off the list.
+pub(crate) async fn remove(shared: &Shared, replica: &Replica, length: u64) -> Result<()> {
     shared.files.forget(replica.id);
     shared.unsynced.lock().note_removed(replica.id);
     if std::mem::take(&mut replica.live.lock().file_made) {
-        match shared.disk.remove_file(&replica_path(&shared.root, replica.id)).await {
+        match shared.removed.remove(&replica_path(&shared.root, replica.id), length).await {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             done => done?,
         }

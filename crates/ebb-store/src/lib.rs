@@ -52,6 +52,7 @@ mod pull;
 mod read;
 mod record;
 mod recover;
+mod removed;
 mod replay;
 mod replica;
 mod scrub;

@@ -15,6 +15,7 @@ use crate::index::{IndexHead, IndexWriter, index_path, read_index};
 use crate::journal::{Journal, NAMES, RESERVE};
 use crate::label::{LABEL_FILE, Label};
 use crate::record::Content;
+use crate::removed::Removed;
 use crate::replay::Replay;
 use crate::replica::Replica;
 use crate::state::ReplicaState;
@@ -117,6 +118,7 @@ pub(crate) struct Loaded {
     pub(crate) index: u64,
     /// Length of the index.
     pub(crate) index_bytes: u64,
+    pub(crate) removed: Removed,
 }
 
 async fn load(runtime: &Runtime, root: &Path, options: &VolumeOptions, incarnation: Incarnation) -> Result<Loaded> {
@@ -142,6 +144,7 @@ async fn load(runtime: &Runtime, root: &Path, options: &VolumeOptions, incarnati
             done => done?,
         }
     }
+    let removed = Removed::open(runtime, root, options.cut_bytes).await?;
     let fixed = restore_files(runtime, root, &mut rebuilt).await?;
     rebuilt.retain(|_, one| !one.gone);
     let next = live.last().map_or(newest, |last| last + 1);
@@ -172,7 +175,7 @@ async fn load(runtime: &Runtime, root: &Path, options: &VolumeOptions, incarnati
     }
     let index_bytes = disk.open(&index_path(root, next), OpenMode::Existing).await?.len().await?;
     let replicas = rebuilt.into_iter().map(|(id, one)| (id, Arc::new(into_replica(id, one, fixed.get(&id))))).collect();
-    Ok(Loaded { replicas, tombstones, journal, index: next, index_bytes })
+    Ok(Loaded { replicas, tombstones, journal, index: next, index_bytes, removed })
 }
 
 fn into_replica(id: MetablockId, one: Rebuilt, fixed: Option<&FileState>) -> Replica {

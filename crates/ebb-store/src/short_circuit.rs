@@ -1,7 +1,7 @@
 //! Replicas' files shared with readers on this host, which read them directly.
 //!
-//! Each replica has a file of its own, so a descriptor never shows the bytes of another metablock. A deleted file keeps
-//! its bytes while a descriptor is open, and a copy that takes a replica's place is another file.
+//! Each replica has a file of its own, so a descriptor never shows the bytes of another metablock. A copy that takes a
+//! replica's place is another file.
 //!
 //! Invariant: a reader is notified before any byte below the length that it got changes. Every change in place was
 //! received first, and `Live::receive` notifies the readers. Bytes that are written
@@ -30,7 +30,7 @@ pub trait Reader: Send + Sync {
 /// A replica's file at one version.
 #[derive(Clone, Debug)]
 pub struct ShortCircuitReplica {
-    /// Its file. The open descriptor keeps the bytes, even after the replica is gone.
+    /// Its file. It may be cut when the replica is gone.
     pub file: File,
     /// Synced.
     pub version: Version,

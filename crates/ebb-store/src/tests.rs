@@ -9,6 +9,7 @@ mod order;
 mod overwrites;
 mod pulls;
 mod random;
+mod removed;
 mod rig;
 mod room;
 mod scarce;

@@ -20,10 +20,11 @@ use crate::label::{LABEL_FILE, Label};
 use crate::latency::Latency;
 use crate::record::Head;
 use crate::recover::Loaded;
+use crate::removed::Removed;
 use crate::replica::Replica;
 use crate::space::SpaceGauge;
 use crate::tombstones::Tombstones;
-use crate::{checkpoint, flush, housekeeping, recover, short_circuit};
+use crate::{checkpoint, flush, housekeeping, recover, removed, short_circuit};
 
 /// Limit of the journal before a checkpoint, which bounds the time of the next start.
 pub const JOURNAL_BYTES_MAX: u64 = 256 << 20;
@@ -57,6 +58,8 @@ pub struct VolumeOptions {
     pub reserve_bytes: u64,
     /// The most that replicas may take; none: the whole disk.
     pub limit_bytes: Option<u64>,
+    /// The file of a deleted replica that is longer than twice this gives its space back in steps of it.
+    pub cut_bytes: u64,
     /// Time for which the volume refuses late writes to deleted replicas. It is at least the session timeout: so long a
     /// lease holder can believe in a lease that the master has given up.
     pub tombstone_time: Duration,
@@ -78,6 +81,7 @@ impl VolumeOptions {
             sync_each_max: 1000,
             reserve_bytes: 64 << 20,
             limit_bytes: None,
+            cut_bytes: 4 << 20,
             tombstone_time: Duration::from_secs(60),
         }
     }
@@ -135,6 +139,7 @@ pub(crate) struct Shared {
     /// Bytes that may be received without being in their place.
     pub(crate) unplaced: Arc<Semaphore>,
     pub(crate) space: SpaceGauge,
+    pub(crate) removed: Arc<Removed>,
     pub(crate) checkpoint_wanted: Notify,
     /// One checkpoint at a time.
     pub(crate) checkpointing: tokio::sync::Mutex<()>,
@@ -169,6 +174,7 @@ impl Volume {
             runtime.spawn("volume-flush", flush::run(shared.clone())),
             runtime.spawn("volume-checkpoint", checkpoint::run(shared.clone())),
             runtime.spawn("volume-housekeeping", housekeeping::run(shared.clone())),
+            runtime.spawn("volume-removed", removed::run(shared.clone())),
         ];
         Ok(Self { _tasks: Arc::new(Tasks { shared: shared.clone(), tasks }), shared })
     }
@@ -331,9 +337,9 @@ impl Shared {
         file_system: FileSystem,
         lock: DirLock,
     ) -> Self {
-        let Loaded { replicas, tombstones, journal, index, index_bytes } = loaded;
-        let disk = runtime.disk();
-        let space = SpaceGauge::new(runtime, root.to_owned(), options.reserve_bytes, options.limit_bytes);
+        let Loaded { replicas, tombstones, journal, index, index_bytes, removed } = loaded;
+        let (disk, removed) = (runtime.disk(), Arc::new(removed));
+        let space = SpaceGauge::new(runtime, root.to_owned(), &options, Arc::clone(&removed));
         for replica in replicas.values() {
             space.stored_changed(0, replica.live.lock().state.chunks.data_bytes());
         }
@@ -353,6 +359,7 @@ impl Shared {
             grown: Mutex::default(),
             unplaced: Arc::new(Semaphore::new(options.unplaced_bytes_max)),
             space,
+            removed,
             checkpoint_wanted: Notify::new(),
             checkpointing: tokio::sync::Mutex::default(),
             poison: Mutex::default(),

@@ -286,7 +286,7 @@ async fn forget_unknown(shared: &Shared, replica: &Arc<Replica>) {
         }
         live.deleted = true;
     }
-    if let Err(error) = remove(shared, replica).await {
+    if let Err(error) = remove(shared, replica, 0).await {
         shared.poison(&error, "removal of a file that nothing was written to");
     }
 }

@@ -26,6 +26,9 @@ use crate::names::work::Names;
 use crate::options::VirtualOptions;
 use crate::workload::{Board, Worker};
 
+/// Steps in which removed files give their space back: some in each of the longer files here.
+pub(crate) const CUT_BYTES: u64 = 64 << 10;
+
 /// How often block servers report all their replicas: several times in a run.
 const REPORT_EVERY: Duration = Duration::from_secs(20);
 
@@ -384,6 +387,7 @@ impl Cluster {
         options.volume.segment_bytes = 2 << 20;
         options.volume.checkpoint_bytes = 6 << 20;
         options.volume.unplaced_bytes_max = 4 << 20;
+        options.volume.cut_bytes = CUT_BYTES;
         options.report_every = REPORT_EVERY;
         let _server = BlockServer::start(runtime, options).await?;
         // It serves until its process ends.

@@ -32,7 +32,7 @@ use ebb_wire::pb::meta_op::{Op, SetDataset};
 use ebb_wire::{Call, pb};
 use parking_lot::Mutex;
 
-use crate::cluster::identity;
+use crate::cluster::{CUT_BYTES, identity};
 
 /// Patience of an operator's question.
 const ASK: Duration = Duration::from_secs(10);
@@ -292,6 +292,7 @@ impl PowerCluster {
             BlockOptions::new("/node".into(), identity(block.host(), "block"), vec![self.master_address()]);
         options.listen = address(block);
         options.rack = RackName::new(format!("r{}", place % 2 + 1));
+        options.volume.cut_bytes = CUT_BYTES;
         let scale = self.scale;
         if scale > 1 {
             options.volume.segment_bytes = (options.volume.segment_bytes / scale).max(SEGMENT_LEAST);

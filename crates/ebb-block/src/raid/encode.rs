@@ -23,6 +23,8 @@ use crate::node::Node;
 
 /// With more requests in progress than these, encoding pauses.
 const LOAD_MAX: u32 = 4;
+/// Bytes of each slot that are read at once at a rate. Programs beside it wait for a core or a disk while a piece is made.
+const RATED_PIECE_BYTES: u64 = 256 << 10;
 /// A pause, and the number of them before a piece. After these the piece is made in any case.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSES_MAX: u32 = 50;
@@ -79,9 +81,10 @@ async fn write_rows(node: &Arc<Node>, job: &mut Job) -> Result<Vec<Vec<u32>>> {
     let mut sums = vec![Vec::new(); slots.len()];
     let started = node.runtime.now();
     let (mut at, mut read_bytes) = (0, 0);
-    let mut pieces = read_slots(node, slots, 0).await?;
+    let piece_bytes = if *rate_bytes_per_sec > 0 { RATED_PIECE_BYTES } else { PIECE_BYTES };
+    let mut pieces = read_slots(node, slots, 0, piece_bytes).await?;
     while at < row_len {
-        let length = PIECE_BYTES.min(row_len - at);
+        let length = piece_bytes.min(row_len - at);
         for (known, piece) in sums.iter_mut().zip(&pieces) {
             known.extend_from_slice(&piece.sums);
             read_bytes += piece.data.len() as u64;
@@ -92,7 +95,9 @@ async fn write_rows(node: &Arc<Node>, job: &mut Job) -> Result<Vec<Vec<u32>>> {
         }
         let next = at + length;
         let write = write_all(node, rows, at, made, false);
-        let (written, read) = tokio::join!(write, read_ahead(node, slots, next, row_len));
+        let read_ahead =
+            async { if next < row_len { read_slots(node, slots, next, piece_bytes).await } else { Ok(Vec::new()) } };
+        let (written, read) = tokio::join!(write, read_ahead);
         written?;
         pieces = read?;
         at = next;
@@ -102,13 +107,9 @@ async fn write_rows(node: &Arc<Node>, job: &mut Job) -> Result<Vec<Vec<u32>>> {
     Ok(sums)
 }
 
-async fn read_ahead(node: &Arc<Node>, slots: &[Source], at: u64, row_len: u64) -> Result<Vec<Piece>> {
-    if at < row_len { read_slots(node, slots, at).await } else { Ok(Vec::new()) }
-}
-
 /// The range of every slot; nothing of one that ends before it.
-pub(super) async fn read_slots(node: &Arc<Node>, slots: &[Source], at: u64) -> Result<Vec<Piece>> {
-    try_join_all(slots.iter().map(|slot| slot.read(node, at, PIECE_BYTES))).await
+pub(super) async fn read_slots(node: &Arc<Node>, slots: &[Source], at: u64, length: u64) -> Result<Vec<Piece>> {
+    try_join_all(slots.iter().map(|slot| slot.read(node, at, length))).await
 }
 
 pub(super) fn make_rows(code: Code, pieces: &[Piece], length: u64) -> Result<Vec<Bytes>> {

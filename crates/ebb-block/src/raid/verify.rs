@@ -31,7 +31,7 @@ pub(crate) async fn verify_set(node: &Arc<Node>, message: pb::VerifySet) -> Resu
     let started = node.runtime.now();
     let (mut at, mut read_bytes) = (0, 0);
     while at < row_len {
-        let pieces = read_slots(node, &slots, at).await?;
+        let pieces = read_slots(node, &slots, at, PIECE_BYTES).await?;
         let length = PIECE_BYTES.min(row_len - at);
         for (known, piece) in sums.iter_mut().zip(&pieces) {
             known.extend_from_slice(&piece.sums);
