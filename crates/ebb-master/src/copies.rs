@@ -240,7 +240,6 @@ impl Task {
         Self::of(machine, metablock).filter(|task| !task.record.is_in_raid_set())
     }
 
-    /// The present state of a set for a change of its extra copies, which a metablock in a RAID set may have, too.
     /// Whether ordinary copies are on their way out of the metablock's RAID set. An extra copy could be made where one of
     /// them is about to be deleted.
     pub(crate) fn is_thinning(&self, machine: &ebb_meta::Machine) -> bool {

@@ -62,12 +62,19 @@ async fn make_due(shared: &Arc<Shared>, dataset: DatasetId) {
     }
     let Some(batch) = choose::choose(shared, dataset).await else { return };
     let batch = Arc::new(batch);
+    let (mut begun, mut waits) = (false, None);
     for plan in &batch.plans.sets {
         if shared.soft().encoding.free_places(&shared.options) == 0 {
             break;
         }
-        if let Err(error) = attempt::begin_attempt(shared, &batch, plan.clone()).await {
-            tracing::debug!(%dataset, %error, "a RAID set waits");
+        match attempt::begin_attempt(shared, &batch, plan.clone()).await {
+            Ok(()) => begun = true,
+            Err(error) => {
+                tracing::debug!(%dataset, %error, "a RAID set waits");
+                waits.get_or_insert(error);
+            }
         }
     }
+    let waits = waits.filter(|_| !begun).map(|error| error.detail().to_owned());
+    shared.soft().encoding.note_waits(dataset, waits);
 }

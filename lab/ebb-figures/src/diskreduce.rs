@@ -10,6 +10,7 @@ mod readback;
 mod rebuild;
 mod reliability;
 mod store;
+mod waiting;
 mod young;
 
 use crate::part::Part;

@@ -11,7 +11,7 @@ use ebb_power::{Battery, Duty, Hardware, PolicyKind, Supply, wall_ms};
 use ebb_rpc::Counters;
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World};
-use ebb_types::{Credentials, HostName, InodeId, NodeId, Prefetch, RaidCode, Result, bail, err};
+use ebb_types::{Credentials, Encode, HostName, InodeId, NodeId, Prefetch, RaidCode, Result, bail, err};
 use ebb_virtual::power::{OverloadRule, PowerCluster, PowerOptions, Settings, newest_plan};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{CreateDataset, Op, SetDataset};
@@ -93,6 +93,8 @@ pub struct Setting {
     pub offloads: bool,
     /// RAID sets for everything, once it is written; none: it stays in copies.
     pub code: Option<RaidCode>,
+    /// Whether everything is in RAID sets before anything is measured. Else it is due when that is said.
+    pub encoded: bool,
 }
 
 impl Setting {
@@ -111,6 +113,7 @@ impl Setting {
             seek: Duration::ZERO,
             offloads: true,
             code: None,
+            encoded: true,
         }
     }
 
@@ -211,6 +214,7 @@ impl Testbed {
             raid_slots: code.slots,
             raid_rows: code.rows,
             delay_ms: 5_000,
+            encode: (if self.setting.encoded { Encode::Background } else { Encode::Off }).to_raw(),
             ..Default::default()
         };
         self.directory = self.make_dataset(&user.client, "data", self.setting.layout, settings).await?;
@@ -221,12 +225,26 @@ impl Testbed {
             self.files.push(inode);
         }
         user.client.disconnect().await?;
-        if let Some(code) = self.setting.code {
+        if let Some(code) = self.setting.code.filter(|_| self.setting.encoded) {
             self.wait_until_thin(code).await?;
         }
         // Checkpoints that the writing has brought about are done before anything is measured.
         self.world.sleep(REST).await;
         Ok(())
+    }
+
+    /// Everything is old enough for RAID sets from now on.
+    pub async fn make_due(&self, user: &User) -> Result<()> {
+        let encode = Some(Encode::Background.to_raw());
+        let set = SetDataset { dataset: self.dataset().await?.id, encode, ..Default::default() };
+        user.client.meta(&Credentials::root(), Op::SetDataset(set)).await.map(drop)
+    }
+
+    /// Part of the bytes that is in RAID sets.
+    pub async fn encoded_share(&self) -> Result<f64> {
+        let bytes = u64::from(self.setting.files * self.setting.blocks_per_file) * self.setting.block_bytes;
+        let encoded: u64 = self.cluster.raid_status().await?.iter().map(|one| one.encoded_bytes).sum();
+        Ok(encoded as f64 / bytes as f64)
     }
 
     /// Waits until every block is in a RAID set, and the copies that are not needed have left. The last ones may be too few for

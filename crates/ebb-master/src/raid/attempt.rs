@@ -107,7 +107,10 @@ fn check_nodes(shared: &Shared, batch: &Batch, plan: &RaidPlan) -> Result<()> {
         for node in others.map(|chosen| chosen.node).filter(|node| *node != encoder) {
             match view.route(node, encoder, bytes) {
                 Some(Route::Direct { wait_ms: 0..=SOON_MS }) => {}
-                _ => bail!(Unavailable, "{node} and {encoder} do not serve together for long enough now"),
+                _ => bail!(
+                    Unavailable,
+                    "its nodes have to serve together, and {node} and {encoder} do not for long enough now"
+                ),
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ebb_runtime::Moment;
-use ebb_types::{Epoch, InodeId, MetablockId, NodeId, RaidSetId, VolumeId};
+use ebb_types::{DatasetId, Epoch, InodeId, MetablockId, NodeId, RaidSetId, VolumeId};
 
 use ebb_wire::pb;
 
@@ -49,6 +49,8 @@ pub(crate) struct Encoding {
     knowing: BTreeSet<NodeId>,
     /// Files that an operator wants encoded, or without ballast beside them, whatever their age.
     asked: [BTreeSet<InodeId>; 2],
+    /// Why nothing of a dataset's due metablocks began in the last round.
+    waits: BTreeMap<DatasetId, String>,
     /// Ballast that has promised to serve decoding alone, as far as is known.
     retired: BTreeSet<(MetablockId, VolumeId)>,
 }
@@ -173,6 +175,20 @@ impl Encoding {
         self.asked[kind as usize].retain(|inode| is_left(*inode));
     }
 
+    /// A round has ended. `why` says why no attempt began, if one could have.
+    pub(crate) fn note_waits(&mut self, dataset: DatasetId, why: Option<String>) {
+        match why {
+            Some(why) => drop(self.waits.insert(dataset, why)),
+            None => drop(self.waits.remove(&dataset)),
+        }
+    }
+
+    /// Why nothing of a dataset is being encoded; empty if there is no reason.
+    pub(crate) fn why_waits(&self, dataset: DatasetId) -> String {
+        let runs = !self.running.is_empty();
+        self.waits.get(&dataset).filter(|_| !runs).cloned().unwrap_or_default()
+    }
+
     /// A member of ballast has promised to serve decoding alone.
     pub(crate) fn on_retired(&mut self, metablock: MetablockId, volume: VolumeId) {
         self.retired.insert((metablock, volume));
@@ -195,10 +211,10 @@ impl Encoding {
         self.retired.retain(|(metablock, _)| is_ballast(*metablock));
     }
 
-    /// An attempt failed for files that are in use. They are left alone for their delay or a quarter of a long one, and each further
-    /// time for twice as long. A writer keeps its lease for a moment after it has closed its file.
+    /// An attempt failed for files that are in use. They are left alone for twice a short delay or a quarter of a long one, and each
+    /// further time for twice as long. A writer keeps its lease for a moment after it has closed its file.
     pub(crate) fn leave_alone(&mut self, inodes: impl Iterator<Item = InodeId>, now: Moment, delay: Duration) {
-        let least = delay.clamp(ALONE_MIN, ALONE_FIRST).max(delay / 4);
+        let least = (delay * 2).clamp(ALONE_MIN, ALONE_FIRST).max(delay / 4);
         for inode in inodes {
             let span = self.alone.get(&inode).map_or(least, |alone| (alone.span * 2).min(ALONE_MAX.max(least)));
             if self.alone.len() < FILES_MAX || self.alone.contains_key(&inode) {

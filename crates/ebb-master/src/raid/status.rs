@@ -61,6 +61,7 @@ fn of_dataset(
         encoded_bytes: tally.encoded,
         sealed_bytes: tally.sealed,
         due_bytes: tally.due,
+        waits: if tally.due > 0 { shared.soft().encoding.why_waits(DatasetId::new(dataset.id)) } else { String::new() },
         young_bytes: tally.young,
         short_bytes: tally.short,
         unready_bytes: tally.unready,

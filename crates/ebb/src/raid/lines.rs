@@ -75,6 +75,9 @@ pub fn lines(dataset: &pb::RaidDataset) -> Vec<String> {
     ];
     let said = waits.iter().filter(|(bytes, _)| *bytes > 0);
     lines.extend(said.map(|(bytes, what)| format!("{} {what}", human_bytes(*bytes))));
+    if !dataset.waits.is_empty() {
+        lines.push(format!("what is due waits: {}", dataset.waits));
+    }
     if dataset.dead_bytes > 0 {
         let part = 100.0 * dataset.dead_bytes as f64 / dataset.stored_bytes.max(1) as f64;
         lines.push(format!(
@@ -122,6 +125,7 @@ pub fn raid_json(dataset: &pb::RaidDataset) -> serde_json::Value {
         "encode": Encode::from_raw(dataset.encode).unwrap_or_default().to_string(), "delay_ms": dataset.delay_ms,
         "user_bytes": user_bytes(dataset), "stored_bytes": dataset.stored_bytes, "overhead": overhead(dataset),
         "encoded_bytes": dataset.encoded_bytes, "sealed_bytes": dataset.sealed_bytes, "due_bytes": dataset.due_bytes,
+        "waits": dataset.waits,
         "young_bytes": dataset.young_bytes, "short_bytes": dataset.short_bytes, "unready_bytes": dataset.unready_bytes,
         "row_bytes": dataset.row_bytes, "dead_bytes": dataset.dead_bytes, "thawed_bytes": dataset.thawed_bytes,
         "whole": dataset.whole, "lost_some": dataset.lost_some, "lost_too_many": dataset.lost_too_many,
@@ -159,6 +163,9 @@ mod tests {
         }
         assert!(!text.contains("due") && !text.contains("thawed"), "{text}");
         assert_eq!(warning(&dataset), None);
+        let waiting = pb::RaidDataset { due_bytes: 1 << 20, waits: "n3 sleeps".to_owned(), ..dataset.clone() };
+        let text = lines(&waiting).join("\n");
+        assert!(text.contains("1.0 MiB due") && text.contains("what is due waits: n3 sleeps"), "{text}");
         let worn = pb::RaidDataset { thawed_bytes: 64 << 20, path: "/mail".to_owned(), ..dataset.clone() };
         assert!(lines(&worn).join("\n").contains("64.0 MiB thawed"));
         assert!(

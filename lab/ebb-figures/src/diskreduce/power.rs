@@ -10,7 +10,7 @@ use ebb_power::{PolicyKind, Supply};
 use ebb_types::{RaidCode, Redundancy, Result};
 
 use super::at_hand::{Spread, as_recorded, at_hand, expected, in_theory};
-use super::chain;
+use super::{chain, waiting};
 use crate::drive::read_at_random;
 use crate::hardware::MACHINES;
 use crate::measure::Latencies;
@@ -161,6 +161,7 @@ pub fn section(lab: &Lab<'_>) -> Result<Section> {
         }
     }
     chain::rows(lab, &mut section)?;
+    waiting::rows(lab, &mut section)?;
     section.figures.extend([shares(paid, &of), percentiles(paid, &of)]);
     Ok(section)
 }

@@ -298,3 +298,34 @@ fn on_the_circle_every_copy_comes_to_its_place_with_each_number_of_copies() {
         });
     }
 }
+
+/// Goal: a node is emptied of metablocks that were granted to a writer ahead and never written, while its file stays open.
+#[test]
+fn a_node_leaves_though_an_open_file_was_granted_metablocks_there() {
+    World::run(21, WorldOptions::default(), |world| async move {
+        let scene = Scene::start(&world, 21, "power-balanced").await;
+        let root = Credentials::root();
+        let new = NewFile::exclusive(scene.directory, b"open", Access::ReadWrite);
+        let made = scene.client.create(&root, new).await.unwrap();
+        scene.client.write(made.handle, 0, Bytes::from(vec![1; LENGTH])).await.unwrap();
+        scene.client.fsync(made.handle).await.unwrap();
+        let map = GetMap { inode: made.attr.inode.raw(), first_index: 0, limit: 10 };
+        let found = scene.client.meta(&root, Op::GetMap(map)).await.unwrap().metablocks;
+        let unwritten = found.iter().find(|record| !record.is_written()).expect("metablocks are granted ahead");
+        let node = unwritten.members[0].node_id();
+        let master = scene.cluster.channel(&scene.cluster.master_address());
+        let end = world.now() + Duration::from_secs(120);
+        loop {
+            master.call(&pb::DrainNode { node: node.raw(), undo: false }, CALL_MAX).await.unwrap();
+            match master.call(&pb::RemoveNode { node: node.raw(), ask: false }, CALL_MAX).await {
+                Ok(_) => break,
+                Err(error) => assert!(world.now() < end, "{error}"),
+            }
+            world.sleep(Duration::from_secs(1)).await;
+        }
+        scene.client.write(made.handle, LENGTH as u64, Bytes::from(vec![2; LENGTH])).await.unwrap();
+        scene.client.fsync(made.handle).await.unwrap();
+        scene.client.close(made.handle).await;
+        scene.client.disconnect().await.unwrap();
+    });
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ebb_meta::Machine;
 use ebb_types::{MetablockId, NodeId, Version, VolumeId};
 
-use super::{Repair, choose_repair, readable};
+use super::{Condition, Repair, choose_repair, readable};
 use crate::copies::executor::begin_step;
 use crate::copies::{Kind, Obstacle, Outcome, Priority, Reason, Step, Target, Task, rejoin};
 use crate::shared::Shared;
@@ -173,7 +173,10 @@ pub(crate) fn look_at_set(view: &ClusterView<'_>, metablock: MetablockId) -> Fou
     if attr.size_unknown {
         return later(Obstacle::Recovering);
     }
-    if task.record.min_version() == Version::ZERO {
+    // On a node that is to be emptied the holder does not take care of it. It may not write for as long as its file is open.
+    let drains = set.members.iter().any(|(_, condition)| *condition == Condition::Draining);
+    let moves = drains && matches!(repair, Repair::Copy { .. } | Repair::Drop { .. });
+    if task.record.min_version() == Version::ZERO && !moves {
         return later(Obstacle::Unwritten);
     }
     match to_step(view, task, repair) {
