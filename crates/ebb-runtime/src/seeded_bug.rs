@@ -41,6 +41,8 @@ seeded_bugs! {
     CommitUnsynced = "commit-unsynced";
     /// A client answers fsync at once, while the writes are still on their way.
     ForgetFsync = "forget-fsync";
+    /// A client answers a push at once, while the writes are still on their way.
+    ForgetPush = "forget-push";
     /// A handoff log confirms writes that it has not synced.
     StandinUnsynced = "standin-unsynced";
     /// A recovery does not read the writes that were logged for sleeping members.

@@ -169,6 +169,11 @@ impl Cluster {
         *self.0.board.injected.lock().entry(kind).or_default() += 1;
     }
 
+    /// A server may have lost what it had received and not synced.
+    pub fn note_lost_memory(&self) {
+        self.0.board.history.lock().memory_lost();
+    }
+
     /// Records which nodes the master calls gray.
     pub fn note_gray(&self, status: &pb::ClusterStatusReply) {
         let gray = status.nodes.iter().filter(|node| node.gray.is_some());
@@ -303,6 +308,7 @@ impl Cluster {
                     cluster.world().add_event("gave_up", &[]);
                     member.process.kill();
                     cluster.on_death(&member);
+                    cluster.note_lost_memory();
                     if error.kind() == ErrorKind::Corrupt {
                         cluster.replace_disk(&member, &error);
                     }

@@ -59,6 +59,9 @@ pub async fn run(cluster: &Cluster, world: &World, watch: &Watch<'_>, span: Dura
             }
         }
         cluster.note_fault(kind);
+        if kind.forgets(fault.member.role) {
+            cluster.note_lost_memory();
+        }
         tracing::debug!(%kind, name, ?lasts, "a fault begins");
         let undo = fault.inject(cluster, world, &mut dice);
         let (waiting, cluster) = (keeper.clone(), cluster.clone());
@@ -107,6 +110,8 @@ async fn may_mar(cluster: &Cluster, watch: &Watch<'_>, name: &str) -> bool {
 /// Undoes every fault that is left.
 pub fn heal(cluster: &Cluster, world: &World) {
     cluster.end_faults();
+    // Some block servers are started again.
+    cluster.note_lost_memory();
     world.heal();
     links::mend_gray(cluster, world);
     for member in cluster.members() {

@@ -35,6 +35,8 @@ pub trait Files: Send + Sync + 'static {
     fn read<'a>(&'a self, name: &'a str, offset: u64, len: u32) -> Call<'a, Bytes>;
     /// Makes earlier writes durable.
     fn fsync<'a>(&'a self, name: &'a str) -> Call<'a, ()>;
+    /// Has earlier writes received by every member.
+    fn push<'a>(&'a self, name: &'a str) -> Call<'a, ()>;
     /// Makes a file; returns its inode.
     fn make<'a>(&'a self, name: &'a str) -> Call<'a, u64>;
     /// Renames a file to a name that is not there.
@@ -160,6 +162,10 @@ impl Files for ClientFiles {
 
     fn fsync<'a>(&'a self, name: &'a str) -> Call<'a, ()> {
         Box::pin(async move { self.client.fsync(self.open(name).await?.0).await })
+    }
+
+    fn push<'a>(&'a self, name: &'a str) -> Call<'a, ()> {
+        Box::pin(async move { self.client.push(self.open(name).await?.0).await })
     }
 
     fn make<'a>(&'a self, name: &'a str) -> Call<'a, u64> {

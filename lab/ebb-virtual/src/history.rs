@@ -3,6 +3,9 @@
 //! A write is **firm** when the system has promised to keep it: the first fsync of its client on its file that began
 //! after the write returned has succeeded. It is **volatile** when that fsync failed, or its client died first: then
 //! it may be kept or lost. A write without an end has not returned: it may happen at any time, or never.
+//!
+//! A write is **received** when a push that began after it has succeeded: it outlives its client. It is volatile once a server has
+//! lost its memory before an fsync.
 
 use std::collections::BTreeMap;
 
@@ -52,6 +55,8 @@ impl Change {
 pub enum Standing {
     /// No fsync has returned yet.
     Open,
+    /// Must not be lost while the servers keep their memory.
+    Received,
     /// Must not be lost.
     Firm,
     /// May be lost.
@@ -91,10 +96,10 @@ impl Write {
         }
     }
 
-    /// When it has certainly happened for good: its end, if it is firm.
+    /// When it has certainly happened for good: its end, if it is firm, or received and no server has lost it.
     #[must_use]
     pub fn settled(&self) -> Option<Time> {
-        self.end.filter(|_| self.standing == Standing::Firm)
+        self.end.filter(|_| matches!(self.standing, Standing::Firm | Standing::Received))
     }
 }
 
@@ -153,6 +158,8 @@ pub struct History {
     names: Vec<Record>,
     names_unanswered: usize,
     files_named: u32,
+    pushes: u64,
+    left_by_pushes: u64,
     complaints: Vec<Violation>,
 }
 
@@ -181,17 +188,39 @@ impl History {
 
     /// An operation of a client on a file failed: its unsynced writes may be lost, and this was the one warning.
     pub fn failed(&mut self, client: usize, file: usize) {
-        self.set_standing(client, Some(file), Time::MAX, Standing::Volatile);
+        use Standing::{Open, Received, Volatile};
+        self.set_standing(client, Some(file), Time::MAX, (&[Open, Received], Volatile));
     }
 
     /// An fsync that was begun at `start` has succeeded.
     pub fn synced(&mut self, client: usize, file: usize, start: Time) {
-        self.set_standing(client, Some(file), start, Standing::Firm);
+        use Standing::{Firm, Open, Received};
+        self.set_standing(client, Some(file), start, (&[Open, Received], Firm));
     }
 
-    /// A client process has died.
+    /// A push that was begun at `start` has succeeded.
+    pub fn pushed(&mut self, client: usize, file: usize, start: Time) {
+        self.pushes += 1;
+        self.set_standing(client, Some(file), start, (&[Standing::Open], Standing::Received));
+    }
+
+    /// A client process has died. What servers have received of it stays.
     pub fn died(&mut self, client: usize) {
-        self.set_standing(client, None, Time::MAX, Standing::Volatile);
+        let received = |write: &&Write| write.client == client && write.standing == Standing::Received;
+        self.left_by_pushes += self.writes.values().filter(received).count() as u64;
+        self.set_standing(client, None, Time::MAX, (&[Standing::Open], Standing::Volatile));
+    }
+
+    /// A server may have lost what it had received and not synced.
+    pub fn memory_lost(&mut self) {
+        let received = self.writes.values_mut().filter(|write| write.standing == Standing::Received);
+        received.for_each(|write| write.standing = Standing::Volatile);
+    }
+
+    /// Pushes that succeeded, and writes that a client's death left in the servers' memory alone.
+    #[must_use]
+    pub fn pushes(&self) -> (u64, u64) {
+        (self.pushes, self.left_by_pushes)
     }
 
     /// A read has returned.
@@ -311,11 +340,12 @@ impl History {
         (ended.count() as u64, firm.count() as u64)
     }
 
-    fn set_standing(&mut self, client: usize, file: Option<usize>, before: Time, standing: Standing) {
+    /// Turns one of these standings into another one, of writes that had returned `before`.
+    fn set_standing(&mut self, client: usize, file: Option<usize>, before: Time, (from, to): (&[Standing], Standing)) {
         for write in self.writes.values_mut() {
             let is_meant = write.client == client && file.is_none_or(|file| file == write.file);
-            if is_meant && write.standing == Standing::Open && write.end.is_some_and(|end| end <= before) {
-                write.standing = standing;
+            if is_meant && from.contains(&write.standing) && write.end.is_some_and(|end| end <= before) {
+                write.standing = to;
             }
         }
     }

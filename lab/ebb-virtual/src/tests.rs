@@ -15,6 +15,7 @@ mod names;
 mod oracle;
 mod power;
 mod power_runs;
+mod push;
 mod raid;
 mod read_load;
 mod relay;

@@ -138,7 +138,8 @@ impl Worker {
             40..42 => self.truncate(file, dice).await,
             42..46 if !is_log => self.allocate(file, dice).await,
             42..80 => self.read(file, dice).await,
-            80..95 => self.fsync(file).await,
+            80..90 => self.fsync(file).await,
+            90..95 => self.push(file).await,
             _ => self.rename(dice).await,
         }
     }
@@ -221,6 +222,20 @@ impl Worker {
             Ok(()) => history.synced(self.client, file, start),
             Err(error) => {
                 tracing::debug!(client = self.client, file, %error, "an fsync failed");
+                history.failed(self.client, file);
+            }
+        }
+    }
+
+    async fn push(&self, file: usize) {
+        let start = self.now();
+        let pushed = self.files.push(&self.name(file)).await;
+        tracing::trace!(client = self.client, file, start, ?pushed, "push");
+        let mut history = self.board.history.lock();
+        match pushed {
+            Ok(()) => history.pushed(self.client, file, start),
+            Err(error) => {
+                tracing::debug!(client = self.client, file, %error, "a push failed");
                 history.failed(self.client, file);
             }
         }

@@ -121,6 +121,13 @@ impl Client {
         self.shared.fsync(&file).await
     }
 
+    /// Returns when everything written has been received by every member of every set. It survives the death of this client, and
+    /// not that of the members' processes: that is what [`Client::fsync`] is for.
+    pub async fn push(&self, handle: Handle) -> Result<()> {
+        let file = self.shared.handles.get(handle)?;
+        self.shared.push(&file).await
+    }
+
     /// fallocate(2).
     pub async fn allocate(&self, handle: Handle, mode: Allocate, offset: u64, len: u64) -> Result<()> {
         let file = self.shared.handles.get(handle)?;

@@ -111,6 +111,17 @@ impl Kind {
         )
     }
 
+    /// Whether a block server or proxy may lose what it has received and not synced.
+    #[must_use]
+    pub fn forgets(self, role: Role) -> bool {
+        match self {
+            Self::Freeze | Self::Oversleep | Self::Partition | Self::OneWay | Self::Isolate => false,
+            Self::SlowDisk | Self::Skew | Self::ClientCut | Self::GrayLink => false,
+            Self::Crash | Self::PowerOff | Self::Kill => !matches!(role, Role::Client(_)),
+            _ => true,
+        }
+    }
+
     /// Whether it can befall a process of this role.
     #[must_use]
     pub fn befalls(self, role: Role) -> bool {

@@ -162,6 +162,13 @@ impl Files for Memory {
         })
     }
 
+    fn push<'a>(&'a self, _name: &'a str) -> Call<'a, ()> {
+        Box::pin(async move {
+            self.pause().await;
+            Ok(())
+        })
+    }
+
     fn make<'a>(&'a self, name: &'a str) -> Call<'a, u64> {
         Box::pin(async move {
             self.pause().await;
