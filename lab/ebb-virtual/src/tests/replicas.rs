@@ -309,10 +309,17 @@ fn a_node_leaves_though_an_open_file_was_granted_metablocks_there() {
         let made = scene.client.create(&root, new).await.unwrap();
         scene.client.write(made.handle, 0, Bytes::from(vec![1; LENGTH])).await.unwrap();
         scene.client.fsync(made.handle).await.unwrap();
+        // The master hears of versions a moment later.
+        world.sleep(Duration::from_secs(2)).await;
         let map = GetMap { inode: made.attr.inode.raw(), first_index: 0, limit: 10 };
         let found = scene.client.meta(&root, Op::GetMap(map)).await.unwrap().metablocks;
-        let unwritten = found.iter().find(|record| !record.is_written()).expect("metablocks are granted ahead");
-        let node = unwritten.members[0].node_id();
+        let (written, ahead): (Vec<_>, Vec<_>) = found.iter().partition(|record| record.is_written());
+        let nodes = |records: &[&pb::Metablock]| -> Vec<NodeId> {
+            records.iter().flat_map(|record| &record.members).map(pb::Member::node_id).collect()
+        };
+        // To move a written metablock the file is recalled, and grants go back with it.
+        let written = nodes(&written);
+        let node = *nodes(&ahead).iter().find(|node| !written.contains(node)).expect("a node that has grants alone");
         let master = scene.cluster.channel(&scene.cluster.master_address());
         let end = world.now() + Duration::from_secs(120);
         loop {
