@@ -5,51 +5,62 @@
 use std::sync::Arc;
 
 use ebb_runtime::SeededBug;
-use ebb_types::{Result, err};
+use ebb_types::{Epoch, Result, err};
 
 use crate::handles::OpenFile;
-use crate::inode::Inode;
+use crate::inode::{Core, Inode};
 use crate::lease::hold::Lease;
 use crate::shared::Shared;
 use crate::write::drive::drive;
 use crate::write::flush::Versions;
 
 impl Shared {
-    /// Returns when everything written before the call has been received by every member of every set, or is in as many logs as
-    /// the dataset wants for members that sleep. A sticky error is returned once.
+    /// Returns when everything written before the call has been received. A sticky error is returned once.
     pub async fn push(self: &Arc<Self>, file: &OpenFile) -> Result<()> {
         if self.runtime.has_bug(SeededBug::ForgetPush) {
             return file.check_sticky();
         }
-        let inode = &file.inode;
-        if let Some(epoch) = file.pinned {
-            drop(self.enter(inode, Lease::Write, Some(epoch)).await?);
-        }
-        let pushed = self.push_all(inode).await;
-        // Writes to a file of several sessions have been received when they return.
+        let held = {
+            let core = file.inode.core.lock();
+            // Writes to a file of several sessions have been received when they return.
+            (core.hold.lease() == Lease::Write).then(|| core.hold.epoch())
+        };
+        let pushed = match file.pinned.or(held) {
+            Some(epoch) => {
+                let _entry = self.enter_wait("members to receive writes");
+                self.pass_on(&file.inode, epoch).await
+            }
+            None => Ok(()),
+        };
         file.check_sticky()?;
         pushed
     }
 
-    async fn push_all(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
-        let Some(versions) = stage(inode) else { return Ok(()) };
+    /// Returns when every member of every set has received the writes before this. Weaker than a flush: nothing needs
+    /// to be on a disk yet. For members that sleep, it is enough that the writes are in as many logs as the dataset
+    /// wants.
+    pub(crate) async fn pass_on(self: &Arc<Self>, inode: &Arc<Inode>, epoch: Epoch) -> Result<()> {
+        let goal = stage_all(inode, epoch)?;
+        if goal.channels.is_empty() {
+            return Ok(());
+        }
+        for (index, _, _) in &goal.channels {
+            drive(self, inode, *index);
+        }
+        // Cancel-safety: the log servers drop logged writes later, once they are not needed.
         tokio::select! {
             biased;
-            received = self.received(inode, &versions) => received,
-            () = self.log_until_done(inode, &versions) => Ok(()),
+            passed = self.passed_on(inode, &goal) => passed,
+            () = self.log_until_done(inode, &goal) => Ok(()),
         }
     }
 
-    async fn received(self: &Arc<Self>, inode: &Arc<Inode>, versions: &Versions) -> Result<()> {
-        for (index, _, _) in &versions.channels {
-            drive(self, inode, *index);
-        }
-        let _entry = self.enter_wait("members to receive writes");
+    async fn passed_on(&self, inode: &Inode, goal: &Versions) -> Result<()> {
         loop {
             let progress = inode.progress.notified();
             tokio::pin!(progress);
             progress.as_mut().enable();
-            if check(inode, versions)? {
+            if is_passed_on(inode, goal)? {
                 return Ok(());
             }
             progress.await;
@@ -57,33 +68,39 @@ impl Shared {
     }
 }
 
-/// Stages the dirty bytes. `None`: there is no write lease.
-fn stage(inode: &Inode) -> Option<Versions> {
-    let mut core = inode.core.lock();
-    if core.hold.lease() != Lease::Write {
-        return None;
+/// Whether the write lease of this epoch is still held. False: it went back with everything synced. Fails if it was
+/// lost. A write passed the gate under it, so a later lease says nothing of that write.
+fn is_still_held(inode: &Inode, core: &Core, epoch: Epoch) -> Result<bool> {
+    if core.hold.was_given_back(epoch) {
+        return Ok(false);
     }
-    core.stage(0, u64::MAX);
-    let lacking = core.channels.iter().filter(|(_, channel)| channel.received() < channel.last);
-    let channels = lacking.map(|(index, channel)| (*index, channel.serial, channel.last)).collect();
-    Some(Versions { epoch: core.hold.epoch(), channels })
+    if !core.hold.is_write_of(epoch) {
+        return Err(err!(Io, "{}: the write lease was lost before every member had received a write", inode.id));
+    }
+    Ok(true)
 }
 
-/// Whether every member has these versions.
-fn check(inode: &Inode, versions: &Versions) -> Result<bool> {
-    let core = inode.core.lock();
-    let Versions { epoch, channels } = versions;
-    if !core.hold.is_write_of(*epoch) {
-        // Everything is synced before a lease goes back.
-        if core.hold.was_given_back(*epoch) {
-            return Ok(true);
-        }
-        return Err(err!(Io, "{}: the write lease was lost before everything was received", inode.id));
+/// Stages everything that was written under the lease. Nothing is left to receive if it went back.
+fn stage_all(inode: &Inode, epoch: Epoch) -> Result<Versions> {
+    let mut core = inode.core.lock();
+    if !is_still_held(inode, &core, epoch)? {
+        return Ok(Versions { epoch, channels: Vec::new() });
     }
-    for (index, serial, version) in channels {
+    core.stage(0, u64::MAX);
+    let unreceived = core.channels.iter().filter(|(_, channel)| channel.received() < channel.last);
+    let channels = unreceived.map(|(index, channel)| (*index, channel.serial, channel.last)).collect();
+    Ok(Versions { epoch, channels })
+}
+
+fn is_passed_on(inode: &Inode, goal: &Versions) -> Result<bool> {
+    let core = inode.core.lock();
+    if !is_still_held(inode, &core, goal.epoch)? {
+        return Ok(true);
+    }
+    for (index, serial, version) in &goal.channels {
         // A channel that is gone was cut off by a truncate.
         let Some(channel) = core.channels.get(index).filter(|channel| channel.serial == *serial) else { continue };
-        if channel.settled.max(channel.received()) >= *version {
+        if channel.received().max(channel.logged) >= *version {
             continue;
         }
         return match &channel.gave_up {
@@ -92,4 +109,31 @@ fn check(inode: &Inode, versions: &Versions) -> Result<bool> {
         };
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use ebb_types::{ErrorKind, InodeId};
+
+    use super::*;
+
+    /// Goal: a write that passed the gate before its lease went back is answered. One whose lease was lost fails, even
+    /// under a later lease. Method: the lease ends in each way between the write and the wait for the members.
+    #[test]
+    fn a_write_is_judged_by_the_lease_that_it_was_made_under() {
+        let inode = Inode::new(InodeId::new(7), 1 << 20);
+        let [first, second, third] = [5, 6, 7].map(Epoch::new);
+        let hold = |epoch| inode.core.lock().hold.grant(Lease::Write, epoch, 1);
+        let is_done = |epoch| is_passed_on(&inode, &stage_all(&inode, epoch)?);
+        hold(first);
+        assert!(is_still_held(&inode, &inode.core.lock(), first).unwrap());
+        inode.core.lock().hold.give_back();
+        assert!(is_done(first).unwrap(), "it went back with everything synced");
+        hold(second);
+        assert!(is_done(first).unwrap(), "the next lease says nothing of it");
+        inode.core.lock().hold.lose();
+        assert_eq!(is_done(second).unwrap_err().kind(), ErrorKind::Io);
+        hold(third);
+        assert_eq!(is_done(second).unwrap_err().kind(), ErrorKind::Io, "the next lease does not have the lost write");
+    }
 }
