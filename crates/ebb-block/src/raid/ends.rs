@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use ebb_code::Trailer;
 use ebb_store::{PullSource, Purpose, SourceChunks};
 use ebb_types::{CHUNK_SIZE, Epoch, Error, MetablockId, RaidSetId, Result, Version, bail, err};
 use ebb_wire::frame::crc32c;
@@ -149,10 +150,21 @@ impl Source {
         Err(last.unwrap_or_else(|| err!(Internal, "{} has no members", self.metablock)))
     }
 
-    /// Reports the replica that answered last as damaged, though its checksums are right.
+    /// The trailer of a row, which lies behind `row_len` bytes.
+    ///
+    /// Errors: those of a read; `Corrupt` or `Unsupported` if it cannot be used.
+    pub(super) async fn read_trailer(&self, node: &Arc<Node>, row_len: u64) -> Result<Trailer> {
+        Trailer::decode(&self.read_range(node, row_len, self.length).await?, self.length)
+    }
+
+    /// Reports the replica that answered last as damaged, though its checksums are right. One whose checksums are wrong has been
+    /// reported already.
     pub(super) fn condemn(&self, node: &Arc<Node>, why: &str) {
-        tracing::error!(metablock = %self.metablock, raid_set = %self.raid_set, why, "a part has right checksums, and wrong bytes");
-        self.report(node, self.best.load(Ordering::Relaxed), &err!(Corrupt, "{why}"));
+        let index = self.best.load(Ordering::Relaxed);
+        if !self.reported.lock().contains(&index) {
+            tracing::error!(metablock = %self.metablock, raid_set = %self.raid_set, why, "a part has right checksums, and wrong bytes");
+            self.report(node, index, &err!(Corrupt, "{why}"));
+        }
     }
 
     /// Reports a hop's replica as damaged, once, if the error says so.

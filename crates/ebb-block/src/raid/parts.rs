@@ -194,8 +194,7 @@ impl Parts {
     }
 
     async fn read_trailer(&self, source: &Source, row_len: u64) -> Result<Trailer> {
-        let found = source.read_range(&self.node, row_len, source.length()).await?;
-        let trailer = Trailer::decode(&found, source.length())?;
+        let trailer = source.read_trailer(&self.node, row_len).await?;
         let is_ours = |(slot, said): (&Source, &Option<Slot>)| {
             said.as_ref().is_some_and(|said| {
                 (said.metablock, said.version, said.length) == (slot.metablock(), slot.version(), slot.length())

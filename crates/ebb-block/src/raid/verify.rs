@@ -60,7 +60,7 @@ pub(crate) async fn verify_set(node: &Arc<Node>, message: pb::VerifySet) -> Resu
     let expected = outline.trailer(&slots, sums);
     let mut others = BTreeSet::new();
     for (row, (source, fault)) in rows.iter().zip(&mut faults).enumerate() {
-        let said = read_trailer(node, source, &Trailer { row, ..expected.clone() }).await?;
+        let said = compare_trailer(node, source, &Trailer { row, ..expected.clone() }).await?;
         if fault.is_empty() {
             *fault = said.fault;
         }
@@ -93,22 +93,20 @@ struct Said {
     others: Vec<usize>,
 }
 
-async fn read_trailer(node: &Arc<Node>, row: &Source, expected: &Trailer) -> Result<Said> {
+async fn compare_trailer(node: &Arc<Node>, row: &Source, expected: &Trailer) -> Result<Said> {
     let wrong = |fault: String| Said { fault, others: Vec::new() };
     if row.length() != expected.metablock_len() {
         return Ok(wrong(format!("it has {} bytes, not {}", row.length(), expected.metablock_len())));
     }
-    let found = row.read_range(node, expected.row_len(), expected.metablock_len()).await;
-    let found = found.and_then(|found| Trailer::decode(&found, expected.metablock_len()));
-    Ok(match found {
+    Ok(match row.read_trailer(node, expected.row_len()).await {
         Ok(found) if found == *expected => Said::default(),
-        Ok(found) => {
-            let others = with_other_sums(&found, expected);
-            match listed(&others.iter().map(|slot| Part::Slot(*slot)).collect::<Vec<_>>()) {
-                _ if others.is_empty() => wrong("its trailer is about something else".to_owned()),
-                slots => Said { fault: format!("by its trailer {slots} had other bytes when it was encoded"), others },
+        Ok(found) => match with_other_sums(&found, expected) {
+            others if others.is_empty() => wrong("its trailer is about something else".to_owned()),
+            others => {
+                let slots = listed(&others.iter().copied().map(Part::Slot).collect::<Vec<_>>());
+                Said { fault: format!("by its trailer {slots} had other bytes when it was encoded"), others }
             }
-        }
+        },
         Err(error) if error.kind() == ErrorKind::Corrupt => wrong(format!("its trailer cannot be used: {error}")),
         Err(error) => return Err(error),
     })
