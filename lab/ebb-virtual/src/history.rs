@@ -158,8 +158,6 @@ pub struct History {
     names: Vec<Record>,
     names_unanswered: usize,
     files_named: u32,
-    pushes: u64,
-    left_by_pushes: u64,
     complaints: Vec<Violation>,
 }
 
@@ -200,14 +198,11 @@ impl History {
 
     /// A push that was begun at `start` has succeeded.
     pub fn pushed(&mut self, client: usize, file: usize, start: Time) {
-        self.pushes += 1;
         self.set_standing(client, Some(file), start, (&[Standing::Open], Standing::Received));
     }
 
     /// A client process has died. What servers have received of it stays.
     pub fn died(&mut self, client: usize) {
-        let received = |write: &&Write| write.client == client && write.standing == Standing::Received;
-        self.left_by_pushes += self.writes.values().filter(received).count() as u64;
         self.set_standing(client, None, Time::MAX, (&[Standing::Open], Standing::Volatile));
     }
 
@@ -215,12 +210,6 @@ impl History {
     pub fn memory_lost(&mut self) {
         let received = self.writes.values_mut().filter(|write| write.standing == Standing::Received);
         received.for_each(|write| write.standing = Standing::Volatile);
-    }
-
-    /// Pushes that succeeded, and writes that a client's death left in the servers' memory alone.
-    #[must_use]
-    pub fn pushes(&self) -> (u64, u64) {
-        (self.pushes, self.left_by_pushes)
     }
 
     /// A read has returned.
