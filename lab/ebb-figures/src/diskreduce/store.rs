@@ -236,7 +236,7 @@ impl Store {
     }
 
     /// Waits until the files are in RAID sets, with no more copies than their code asks for. Those that are not needed have left. A
-    /// last metablock may stay in copies: alone in a RAID set it would take as much room.
+    /// last metablock may stay in copies, as a RAID set of one is never made.
     pub async fn wait_until_encoded(&self) -> Result<pb::RaidDataset> {
         let (user_bytes, last) = (self.user_bytes(), self.shape.metablock_bytes);
         let is_encoded = async || Ok(self.cluster.thin_bytes().await?.is_some_and(|thin| thin + last >= user_bytes));
