@@ -195,6 +195,8 @@ async fn examine_slice(
         });
         let set = Examined {
             wanted: machine.copies_of(inode, &record).max(1) as usize,
+            at_most: machine.copies_of(inode, &record).max(if record.is_in_raid_set() { attr.replicas } else { 1 })
+                as usize,
             unsettled: machine.may_have_uncommitted(inode),
             found: found.collect(),
             decodable: record.frozen.is_some_and(|frozen| decodable.contains(&RaidSetId::new(frozen.raid_set))),

@@ -75,6 +75,9 @@ async fn make_due(shared: &Arc<Shared>, dataset: DatasetId) {
             }
         }
     }
-    let waits = waits.filter(|_| !begun).map(|error| error.detail().to_owned());
+    let why = waits
+        .map(|error| error.detail().to_owned())
+        .or_else(|| batch.plans.most_left().map(|reason| reason.to_string()));
+    let waits = why.filter(|_| !begun);
     shared.soft().encoding.note_waits(dataset, waits);
 }

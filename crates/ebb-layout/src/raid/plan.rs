@@ -91,10 +91,22 @@ pub enum LeftReason {
 impl fmt::Display for LeftReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Waits => "it waits for others to share a RAID set with",
+            Self::Waits => "there are no others yet to share a RAID set with",
             Self::NoHosts => "no hosts are left for it beside the others and the rows",
             Self::NoMember => "none of its members may stay where it is",
         })
+    }
+}
+
+impl RaidPlans {
+    /// The reason for which most candidates are in no RAID set. `None`: all are in one.
+    #[must_use]
+    pub fn most_left(&self) -> Option<LeftReason> {
+        let counts = self.left.iter().fold(BTreeMap::<_, usize>::new(), |mut counts, left| {
+            *counts.entry(left.reason).or_default() += 1;
+            counts
+        });
+        counts.into_iter().max_by_key(|(_, count)| *count).map(|(reason, _)| reason)
     }
 }
 
@@ -150,5 +162,22 @@ impl fmt::Display for RaidPlans {
         let left = self.left.iter().map(|left| format!("{} is left: {}", left.metablock, left.reason));
         let kept = self.kept.iter().map(|kept| format!("{} stays: {}", kept.raid_set, kept.why));
         f.write_str(&sets.chain(left).chain(kept).collect::<Vec<_>>().join("\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_most_candidates_is_told() {
+        let left = |reasons: &[LeftReason]| {
+            let left =
+                reasons.iter().zip(1..).map(|(reason, id)| Left { metablock: MetablockId::new(id), reason: *reason });
+            RaidPlans { left: left.collect(), ..Default::default() }
+        };
+        use LeftReason::{NoHosts, NoMember, Waits};
+        assert_eq!(left(&[Waits, NoHosts, NoMember, NoHosts]).most_left(), Some(NoHosts));
+        assert_eq!(left(&[]).most_left(), None);
     }
 }

@@ -268,7 +268,7 @@ fn a_plan_prints_a_reason_on_each_line() {
         "{text}"
     );
     assert!(text.contains("\nrow 0: n") && text.contains("fewest check bytes"), "{text}");
-    assert!(text.ends_with("m3 is left: it waits for others to share a RAID set with"), "{text}");
+    assert!(text.ends_with("m3 is left: there are no others yet to share a RAID set with"), "{text}");
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub struct Examined {
     pub record: pb::Metablock,
     /// Number of copies that the dataset wants.
     pub wanted: usize,
+    /// Number of copies that are no excess. Those of a RAID set's slot may be on their way out, or have come back.
+    pub at_most: usize,
     /// Whether the file has a write lease or is in recovery, so that the record may lag behind.
     pub unsettled: bool,
     /// State of each member, in the record's order.
@@ -76,7 +78,7 @@ pub fn examine(set: &Examined, reply: &mut pb::FsckReply) -> Vec<String> {
         let nodes = list(&state.asleep);
         findings.push(format!("out of reach by plan: the power plan keeps {nodes} off; it can be read when one is on"));
     }
-    if set.record.members.len() > set.wanted {
+    if set.record.members.len() > set.at_most {
         reply.over_replicated += 1;
         let members = set.record.members.len();
         findings.push(format!("{members} members, {} copies wanted; the excess is dropped", set.wanted));

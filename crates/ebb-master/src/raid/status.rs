@@ -61,7 +61,11 @@ fn of_dataset(
         encoded_bytes: tally.encoded,
         sealed_bytes: tally.sealed,
         due_bytes: tally.due,
-        waits: if tally.due > 0 { shared.soft().encoding.why_waits(DatasetId::new(dataset.id)) } else { String::new() },
+        waits: if coded.is_some() && tally.due > 0 {
+            shared.soft().encoding.why_waits(DatasetId::new(dataset.id))
+        } else {
+            String::new()
+        },
         young_bytes: tally.young,
         short_bytes: tally.short,
         unready_bytes: tally.unready,
@@ -182,6 +186,7 @@ fn encode_left(
         left_bytes: tally.sealed + tally.due + tally.young,
         short_bytes: tally.short,
         waiting: tally.unready,
+        waits: shared.soft().encoding.why_waits(DatasetId::new(dataset.id)),
     }
 }
 

@@ -65,14 +65,20 @@ pub fn lines(dataset: &pb::RaidDataset) -> Vec<String> {
         human_bytes(dataset.stored_bytes),
         overhead(dataset)
     )];
-    let waits = [
-        (dataset.encoded_bytes, "encoded"),
-        (dataset.sealed_bytes, "encoded, whose copies go next"),
-        (dataset.due_bytes, "due"),
-        (dataset.young_bytes, "too young"),
-        (dataset.short_bytes, "in metablocks that are too short, which stay in copies"),
-        (dataset.unready_bytes, "whose copies are missing, away from home or being changed"),
-    ];
+    let waits = match redundancy(dataset) {
+        Redundancy::Copies => vec![
+            (dataset.encoded_bytes, "encoded"),
+            (dataset.sealed_bytes, "in copies again, whose RAID sets end next"),
+        ],
+        Redundancy::Raid(_) => vec![
+            (dataset.encoded_bytes, "encoded"),
+            (dataset.sealed_bytes, "encoded, whose copies go next"),
+            (dataset.due_bytes, "due"),
+            (dataset.young_bytes, "too young"),
+            (dataset.short_bytes, "in metablocks that are too short, which stay in copies"),
+            (dataset.unready_bytes, "whose copies are missing, away from home or being changed"),
+        ],
+    };
     let said = waits.iter().filter(|(bytes, _)| *bytes > 0);
     lines.extend(said.map(|(bytes, what)| format!("{} {what}", human_bytes(*bytes))));
     if !dataset.waits.is_empty() {
@@ -163,6 +169,9 @@ mod tests {
         }
         assert!(!text.contains("due") && !text.contains("thawed"), "{text}");
         assert_eq!(warning(&dataset), None);
+        let back = pb::RaidDataset { code: None, sealed_bytes: 1 << 20, due_bytes: 1, ..dataset.clone() };
+        let text = lines(&back).join("\n");
+        assert!(text.contains("1.0 MiB in copies again") && !text.contains("due"), "{text}");
         let waiting = pb::RaidDataset { due_bytes: 1 << 20, waits: "n3 sleeps".to_owned(), ..dataset.clone() };
         let text = lines(&waiting).join("\n");
         assert!(text.contains("1.0 MiB due") && text.contains("what is due waits: n3 sleeps"), "{text}");

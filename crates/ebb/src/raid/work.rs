@@ -16,6 +16,8 @@ use serde_json::json;
 const LOOK: Duration = Duration::from_millis(500);
 /// Nothing has changed for so long: what is left waits for something else.
 const STUCK: Duration = Duration::from_secs(60);
+/// The same where the master says what for.
+const STUCK_FOR: Duration = Duration::from_secs(20);
 
 /// The inode that a path leads to.
 pub async fn inode_of(client: &Client, path: &EbbPath) -> Result<u64> {
@@ -33,7 +35,7 @@ pub async fn run(context: &Context, client: &Client, path: &EbbPath, kind: Kind)
     let bar = context.output.byte_bar(left.left_bytes, what);
     let all = left.left_bytes;
     let mut moved = tokio::time::Instant::now();
-    while left.left_bytes > 0 && moved.elapsed() < STUCK {
+    while left.left_bytes > 0 && moved.elapsed() < if left.waits.is_empty() { STUCK } else { STUCK_FOR } {
         tokio::time::sleep(LOOK).await;
         let now = master.call(&pb::RaidWork { ask: true, ..call }, admin::ASK).await?;
         if now.left_bytes != left.left_bytes {
@@ -46,19 +48,23 @@ pub async fn run(context: &Context, client: &Client, path: &EbbPath, kind: Kind)
     if context.output.json() {
         context.output.print_json(&json!({
             "done_bytes": left.done_bytes, "left_bytes": left.left_bytes, "short_bytes": left.short_bytes,
-            "unready_bytes": left.waiting,
+            "unready_bytes": left.waiting, "waits": left.waits,
         }));
         return Ok(());
     }
     match (kind, left.left_bytes) {
         (Kind::RaidEncode, 0) => context.output.say(&format!("{} encoded", human_bytes(left.done_bytes))),
         (Kind::RaidRepack, 0) => context.output.say("nothing dead is left"),
-        (_, bytes) => context.output.say(&format!(
-            "{} are left, and nothing has moved for {} s: too few go together, files are in use, or nodes are missing; it goes on in \
-             the background",
-            human_bytes(bytes),
-            STUCK.as_secs()
-        )),
+        (_, bytes) => {
+            let why = match left.waits.as_str() {
+                "" => "too few go together, files are in use, or nodes are missing",
+                why => why,
+            };
+            let (bytes, waited) = (human_bytes(bytes), moved.elapsed().as_secs());
+            context.output.say(&format!(
+                "{bytes} are left, and nothing has moved for {waited} s: {why}; it goes on in the background"
+            ));
+        }
     }
     if left.short_bytes > 0 {
         let short = human_bytes(left.short_bytes);

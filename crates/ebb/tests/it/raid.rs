@@ -67,7 +67,8 @@ fn cold_files_take_little_room_and_survive_two_nodes() {
     // Whatever two nodes die, everything reads. The first file is overwritten below, and what it had dies: its RAID sets change.
     let inode = &cluster.json(&["fs", "stat", "/cold/f0"])["inode"];
     let sets = cluster.json(&["raid", "list"]);
-    let has_first = |set: &serde_json::Value| set["slots"].as_array().unwrap().iter().any(|slot| slot["inode"] == *inode);
+    let has_first =
+        |set: &serde_json::Value| set["slots"].as_array().unwrap().iter().any(|slot| slot["inode"] == *inode);
     let set = sets.as_array().unwrap().iter().find(|set| !has_first(set)).unwrap();
     let node = |part: &serde_json::Value| -> String {
         part["replicas"].as_str().unwrap().split(' ').next().unwrap().replace('n', "h")

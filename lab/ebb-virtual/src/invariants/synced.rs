@@ -38,7 +38,7 @@ mod tests {
         let found = found.map(|(node, found)| (pb::Member { node, volume: node * 10, incarnation: 1, home: 0 }, found));
         let version = Some(Version::new(Epoch::new(1), 1).into());
         let record = pb::Metablock { id: 7, version, ..Default::default() };
-        let set = Examined { record, wanted: 4, unsettled: false, found: found.to_vec(), decodable: false };
+        let set = Examined { record, wanted: 4, at_most: 4, unsettled: false, found: found.to_vec(), decodable: false };
         // In the words of the check itself.
         let findings = examine(&set, &mut pb::FsckReply::default());
         let report = pb::FsckReply { findings, ..Default::default() };

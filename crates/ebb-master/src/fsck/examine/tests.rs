@@ -7,7 +7,7 @@ fn set(found: &[Found], wanted: usize, version: Version) -> Examined {
     let found: Vec<_> = found.iter().enumerate().map(|(at, found)| (member(at as u64 + 1), *found)).collect();
     let members = found.iter().map(|(member, _)| *member).collect();
     let record = pb::Metablock { id: 6, version: Some(version.into()), members, ..Default::default() };
-    Examined { record, wanted, unsettled: false, found, decodable: false }
+    Examined { record, wanted, at_most: wanted, unsettled: false, found, decodable: false }
 }
 
 #[test]
@@ -41,6 +41,16 @@ fn what_can_be_decoded_is_not_missing() {
     assert_eq!((reply.degraded, reply.unreachable), (1, 0), "{findings:?}");
     examine(&lost, &mut reply);
     assert_eq!((reply.degraded, reply.unreachable), (1, 1));
+}
+
+#[test]
+fn copies_of_a_slot_on_their_way_are_no_excess() {
+    let mut reply = pb::FsckReply::default();
+    let slot = set(&[Found::Good; 3], 1, Version::new(Epoch::new(1), 1));
+    let findings = examine(&Examined { at_most: 3, ..slot.clone() }, &mut reply);
+    assert_eq!((reply.over_replicated, findings.len()), (0, 0), "{findings:?}");
+    examine(&Examined { at_most: 2, ..slot }, &mut reply);
+    assert_eq!(reply.over_replicated, 1);
 }
 
 #[test]
