@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_meta::Machine;
 use ebb_power::popularity::{BLOCKS_MAX, Counts, Popularity};
-use ebb_types::{MetablockId, NodeId};
+use ebb_types::{BLOCK_SIZE_DEFAULT, MetablockId, NodeId};
 use ebb_wire::pb;
 
 use crate::work::ReplicaKey;
@@ -47,7 +47,7 @@ impl Popular {
             if machine.has_metablock(metablock)
                 && let Some(counts) = self.counts_of(metablock)
             {
-                counts.reads = counts.reads.saturating_add(report.reads.into());
+                counts.read_parts = counts.read_parts.saturating_add(report.reads.into());
             }
         }
     }
@@ -106,15 +106,16 @@ impl Popular {
         self.condemned.contains(key)
     }
 
-    /// Reads of each node's data. The reads of a metablock are split evenly among its copies.
+    /// Reads of each node's data, in blocks. The reads of a metablock are split evenly among its copies.
     #[must_use]
     pub fn loads(&self, machine: &Machine) -> BTreeMap<NodeId, f64> {
         let mut loads = BTreeMap::new();
         for (metablock, heat) in self.averages.iter() {
             let Some((_, record)) = machine.find_metablock(metablock) else { continue };
             let copies = record.members.len() + record.extra.len();
+            let blocks = record.length.div_ceil(BLOCK_SIZE_DEFAULT).max(1) as f64;
             for member in record.members.iter().chain(&record.extra) {
-                *loads.entry(member.node_id()).or_insert(0.0) += heat.reads / copies as f64;
+                *loads.entry(member.node_id()).or_insert(0.0) += heat.reads * blocks / copies as f64;
             }
         }
         loads

@@ -13,8 +13,8 @@ pub mod tally;
 /// Reads and writes of a block during an interval.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Counts {
-    /// Reads.
-    pub reads: u64,
+    /// Reads of parts of it, in [`tally::PARTS`].
+    pub read_parts: u64,
     /// Writes.
     pub writes: u64,
 }
@@ -22,7 +22,7 @@ pub struct Counts {
 /// Moving averages of a block, per interval.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Heat {
-    /// Reads.
+    /// Reads of the whole block.
     pub reads: f64,
     /// Writes.
     pub writes: f64,
@@ -60,7 +60,7 @@ impl Popularity {
         let weight = self.weight;
         self.heat.retain(|block, heat| {
             let now = counts.get(block).copied().unwrap_or_default();
-            heat.reads += weight * (now.reads as f64 - heat.reads);
+            heat.reads += weight * (now.read_parts as f64 / f64::from(tally::PARTS) - heat.reads);
             heat.writes += weight * (now.writes as f64 - heat.writes);
             heat.reads >= COLD || heat.writes >= COLD
         });
@@ -297,7 +297,7 @@ mod tests {
     fn averages_follow_and_forget() {
         let mut popularity = Popularity::new(0.5).unwrap();
         let one = MetablockId::new(1);
-        let read = BTreeMap::from([(one, Counts { reads: 8, writes: 2 })]);
+        let read = BTreeMap::from([(one, Counts { read_parts: 8 * u64::from(tally::PARTS), writes: 2 })]);
         popularity.on_interval(&read);
         popularity.on_interval(&read);
         assert_eq!(popularity.heat(one), Heat { reads: 6.0, writes: 1.5 });
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn the_least_read_blocks_are_dropped_first() {
         let mut popularity = Popularity::new(1.0).unwrap();
-        let counts = [5, 1, 9, 1].map(|reads| Counts { reads, writes: 0 });
+        let counts = [5, 1, 9, 1].map(|read_parts| Counts { read_parts, writes: 0 });
         popularity.on_interval(&(1..).map(MetablockId::new).zip(counts).collect());
         popularity.keep(2);
         assert_eq!(popularity.iter().map(|(block, _)| block.raw()).collect::<Vec<_>>(), [1, 3]);

@@ -1,12 +1,12 @@
 //! The metablocks that this client reads most, and their extra copies (docs/protocol.md, Extra copies).
 //!
 //! A read counts if a member served a part of a metablock, one block at most, read-ahead included: that is the load that
-//! an extra copy takes off the others. A read that the cache serves needs no copy. A read by a map without a lease is
+//! an extra copy takes off the others. It counts as its part of the metablock's bytes. A read that the cache serves needs no copy. A read by a map without a lease is
 //! counted, and never sent to an extra copy: a writer may have come since.
 
 use std::collections::BTreeMap;
 
-use ebb_power::popularity::tally::Tally;
+use ebb_power::popularity::tally::{Tally, parts};
 use ebb_types::{Error, ErrorKind, MetablockId};
 use ebb_wire::pb;
 use parking_lot::Mutex;
@@ -61,9 +61,9 @@ impl Extras {
         Some(pb::Metablock { members, extra, ..record.clone() })
     }
 
-    /// A member, or a node with an extra copy, served a read.
-    pub fn on_read(&self, metablock: MetablockId) {
-        self.0.lock().tally.count(metablock);
+    /// A member, or a node with an extra copy, served a read of so many bytes.
+    pub fn on_read(&self, record: &pb::Metablock, len: u64) {
+        self.0.lock().tally.count(record.metablock_id(), parts(len, record.length));
     }
 
     /// The node that should have an extra copy has none that serves.
@@ -135,10 +135,11 @@ mod tests {
     fn the_report_has_the_number_of_known_extra_copies() {
         let extras = Extras::default();
         extras.on_extra_copies(vec![pb::ExtraCopies { metablock: 7, members: vec![member(4)] }]);
-        (0..3).for_each(|_| extras.on_read(MetablockId::new(7)));
-        extras.on_read(MetablockId::new(8));
+        let read = |id| pb::Metablock { id, length: 640, ..Default::default() };
+        (0..3).for_each(|_| extras.on_read(&read(7), 10));
+        extras.on_read(&read(8), 640);
         let expected =
-            [(7, 3, 1), (8, 1, 0)].map(|(metablock, reads, extras)| pb::BlockReads { metablock, reads, extras });
+            [(7, 3, 1), (8, 64, 0)].map(|(metablock, reads, extras)| pb::BlockReads { metablock, reads, extras });
         assert_eq!(extras.take_reads(), expected);
         assert_eq!(extras.take_reads(), []);
         let copies = |metablock| pb::ExtraCopies { metablock, members: vec![member(4)] };

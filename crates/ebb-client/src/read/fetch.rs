@@ -327,7 +327,7 @@ fn on_asked(shared: &Shared, wanted: &Wanted, node: u64) -> Vec<u64> {
 
 /// A node has answered.
 fn on_read(shared: &Shared, wanted: &Wanted, node: u64) {
-    shared.extras.on_read(wanted.record.metablock_id());
+    shared.extras.on_read(&wanted.record, wanted.len);
     if let Some(dataset) = wanted.dataset {
         shared.dataset_reads.on_read(dataset, wanted.len);
     }
