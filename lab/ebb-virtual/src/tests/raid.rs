@@ -2,6 +2,7 @@
 
 mod encode;
 mod repack;
+mod soon;
 mod swarm;
 mod thaw;
 
