@@ -17,7 +17,7 @@ use crate::names::kept::Changed;
 use crate::names::known::Asking;
 use crate::read::prefetch::ReadAhead;
 use crate::shared::Shared;
-use crate::types::{Access, Created, Handle};
+use crate::types::{Access, Advice, Created, Handle};
 
 /// How often a found file may be gone before it is opened. Then the open fails.
 const REPLACED_MAX: usize = 8;
@@ -33,6 +33,8 @@ pub(crate) struct OpenFile {
     pub privileged: bool,
     /// State of its prefetch.
     pub ahead: Mutex<ReadAhead>,
+    /// How it is going to be read.
+    advice: Mutex<Advice>,
     /// It works under this epoch only, for a proxy.
     pub pinned: Option<Epoch>,
     /// Number of sticky errors that it has reported.
@@ -42,7 +44,25 @@ pub(crate) struct OpenFile {
 impl OpenFile {
     /// An open file. `seen_errors` sticky errors came before it, and it does not report them.
     pub fn new(inode: Arc<Inode>, access: Access, privileged: bool, seen_errors: u64, pinned: Option<Epoch>) -> Self {
-        Self { inode, access, privileged, ahead: Mutex::default(), pinned, seen_errors: Mutex::new(seen_errors) }
+        Self {
+            inode,
+            access,
+            privileged,
+            ahead: Mutex::default(),
+            advice: Mutex::default(),
+            pinned,
+            seen_errors: Mutex::new(seen_errors),
+        }
+    }
+
+    /// How its program says that it reads.
+    pub fn advice(&self) -> Advice {
+        *self.advice.lock()
+    }
+
+    /// Its program says how it is going to read.
+    pub fn advise(&self, advice: Advice) {
+        *self.advice.lock() = advice;
     }
 
     /// Fails with the error of background work that this handle has not reported yet.
@@ -236,12 +256,18 @@ impl Shared {
         }
     }
 
-    fn uncount(&self, inode: &Inode) {
+    fn uncount(self: &Arc<Self>, inode: &Inode) {
         let mut core = inode.core.lock();
         core.open_count -= 1;
+        if core.open_count > 0 {
+            return;
+        }
         let last_name_gone = core.attr.as_ref().is_none_or(|attr| attr.links == 0) || core.attr_stale;
-        if core.open_count == 0 && core.registered.may_be() && last_name_gone {
-            drop(core);
+        let forget = core.registered.may_be() && last_name_gone;
+        drop(core);
+        if !self.options.keep_leases {
+            self.release_after_close(inode.id);
+        } else if forget {
             self.return_closed(inode.id);
         }
     }
@@ -262,7 +288,7 @@ impl Shared {
 
 /// Takes a handle's count back if the open is not completed.
 struct Counted<'a> {
-    shared: &'a Shared,
+    shared: &'a Arc<Shared>,
     inode: &'a Inode,
     done: bool,
 }

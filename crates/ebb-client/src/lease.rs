@@ -1,5 +1,6 @@
 //! Taking leases, and passing the gate under them.
 
+pub(crate) mod after_close;
 pub(crate) mod batch;
 pub(crate) mod change;
 pub(crate) mod hold;

@@ -62,8 +62,8 @@ pub use options::{ClientOptions, Sizes, Unit};
 pub use power::deliver;
 pub use power::inspect::{BlinkState, BlockInfo, ServerLoad};
 pub use types::{
-    Access, Allocate, CacheGuard, CacheListener, CopyRange, Created, DirEntry, DirPage, EntryDetail, Handle, IfExists,
-    IfLocked, KnownMap, Location, Lock, LockKind, LockSort, NewFile, NewName, Privileges, Rename, RenameMode, Seek,
-    SetAttr, SetTime, StatFs, UnnamedFile, WriteAt, XattrMode,
+    Access, Advice, Allocate, CacheGuard, CacheListener, CopyRange, Created, DirEntry, DirPage, EntryDetail, Handle,
+    IfExists, IfLocked, KnownMap, Location, Lock, LockKind, LockSort, NewFile, NewName, Privileges, Rename, RenameMode,
+    Seek, SetAttr, SetTime, StatFs, UnnamedFile, WriteAt, XattrMode,
 };
 pub use waits::{Wait, Waits};

@@ -87,6 +87,9 @@ pub struct ClientOptions {
     /// Whether names and attributes are kept as long as the master lets it. For clients that live long: one that dies
     /// without a word makes others wait for the end of its session.
     pub keep_names: bool,
+    /// Whether leases stay when the last handle of a file is closed, for its next use. If not, they go back within moments: a client
+    /// that is killed makes nobody wait for the end of its session because of files that it had closed.
+    pub keep_leases: bool,
     /// Whether replicas of block servers on this host are read from their files.
     pub short_circuit: bool,
     /// Writes to shared files from so many bytes on go to the members directly, and only word of them to the proxy.
@@ -113,6 +116,7 @@ impl ClientOptions {
             commit_interval: Duration::from_secs(1),
             operation_deadline: OPERATION_DEADLINE,
             keep_names: true,
+            keep_leases: true,
             short_circuit: true,
             direct_bytes_min: 256 << 10,
             waits: Waits::default(),

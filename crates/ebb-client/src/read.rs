@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use ebb_types::{Result, err};
+use ebb_types::{Prefetch, Result, err};
 
 use crate::Unit;
 use crate::handles::OpenFile;
@@ -28,16 +28,17 @@ use crate::lease::hold::Lease;
 use crate::plan::fetch_ranges;
 use crate::read::cache::{Asker, Cause};
 use crate::read::fetch::Wanted;
-use crate::read::gather::Gather;
+use crate::read::gather::{Found, Gather};
 use crate::read::prefetch::Reach;
 use crate::shared::Shared;
+use crate::types::Advice;
 
 /// Most that one read may ask for; longer ones are cut into several.
 pub(crate) const READ_MAX: u64 = 16 << 20;
 
 /// What a look into memory said.
 enum Look {
-    Done(Bytes),
+    Done(Gather),
     /// Wait for these and look again.
     Wait(Vec<Arc<Fetch>>),
     /// The lease is gone. The file's state here proves nothing any more, not even that a part was never written.
@@ -45,19 +46,19 @@ enum Look {
 }
 
 impl Shared {
-    /// Bytes of an open file from `offset`, fewer only at its end.
-    pub async fn read(self: &Arc<Self>, file: &OpenFile, offset: u64, len: u64) -> Result<Bytes> {
+    /// Bytes of an open file from `offset`, fewer only at its end. At most [`READ_MAX`].
+    pub async fn read(self: &Arc<Self>, file: &OpenFile, offset: u64, len: u64) -> Result<Found> {
         if !file.access.reads() {
             return Err(err!(Invalid, "{} is not open for reading", file.inode.id));
         }
         let inode = &file.inode;
         if file.pinned.is_none()
-            && let Some(data) = self.read_memory(inode, offset, len)
+            && let Some(gather) = self.read_memory(inode, offset, len)
         {
             self.touch(inode);
             // The rhythm of reads is noted all the same, and fetches go on ahead.
-            self.read_ahead(file, offset, data.len() as u64);
-            return Ok(data);
+            self.read_ahead(file, offset, gather.len() as u64);
+            return Ok(Found::Layers(gather));
         }
         let started = self.runtime.now();
         loop {
@@ -65,7 +66,7 @@ impl Shared {
                 Entry::Lease(gate) => gate,
                 Entry::Proxy(sharing) => {
                     if let Some(data) = self.read_shared(inode, &sharing, offset, len).await? {
-                        return Ok(data);
+                        return Ok(Found::Whole(data));
                     }
                     self.check_moves(inode, started)?;
                     continue;
@@ -73,8 +74,8 @@ impl Shared {
             };
             let reach = self.reach(file, offset, len);
             self.start_ahead(inode, offset.saturating_add(len), reach);
-            if let Some(data) = self.read_under_lease(inode, offset, len, reach).await? {
-                return Ok(data);
+            if let Some(gather) = self.read_under_lease(inode, offset, len, reach).await? {
+                return Ok(Found::Layers(gather));
             }
             if self.runtime.now().since(started) > self.session.deadline() {
                 return Err(err!(Timeout, "reading {}: its lease was lost as often as it was taken", inode.id));
@@ -90,7 +91,7 @@ impl Shared {
         offset: u64,
         len: u64,
         reach: Reach,
-    ) -> Result<Option<Bytes>> {
+    ) -> Result<Option<Gather>> {
         let mut local: Vec<Arc<Fetch>> = Vec::new();
         let started = self.runtime.now();
         loop {
@@ -99,7 +100,7 @@ impl Shared {
                 self.spawn_fetch(inode, fetch);
             }
             let waits = match look {
-                Look::Done(data) => return Ok(Some(data)),
+                Look::Done(gather) => return Ok(Some(gather)),
                 Look::Lost => return Ok(None),
                 Look::Wait(waits) => waits,
             };
@@ -121,7 +122,7 @@ impl Shared {
     }
 
     /// A read that memory alone answers, without passing the gate.
-    fn read_memory(&self, inode: &Inode, offset: u64, len: u64) -> Option<Bytes> {
+    fn read_memory(&self, inode: &Inode, offset: u64, len: u64) -> Option<Gather> {
         let core = inode.core.lock();
         if !self.is_believed(&core, Lease::Read) {
             return None;
@@ -129,7 +130,7 @@ impl Shared {
         let mut gather = window(&core, offset, len);
         core.offer(&self.cache, inode.id, &mut gather, &[], Asker::Program);
         offer_holes(&core, &mut gather);
-        gather.is_complete().then(|| gather.finish())
+        gather.is_complete().then_some(gather)
     }
 
     fn assemble(
@@ -148,7 +149,7 @@ impl Shared {
         core.offer(&self.cache, inode.id, &mut gather, local, Asker::Program);
         offer_holes(&core, &mut gather);
         if gather.is_complete() {
-            return (Look::Done(gather.finish()), Vec::new());
+            return (Look::Done(gather), Vec::new());
         }
         let missing = gather.missing().to_vec();
         let begun = begin_fetches(&mut core, &missing, reach, Cause::Demand);
@@ -167,12 +168,22 @@ impl Shared {
             let core = file.inode.core.lock();
             (core.geometry(), core.size, core.attr.map(|attr| attr.storage.prefetch))
         };
-        let setting = self.options.prefetch.or(of_dataset).unwrap_or_default();
+        let advice = file.advice();
+        let setting = match advice {
+            Advice::Normal => self.options.prefetch.or(of_dataset).unwrap_or_default(),
+            Advice::Sequential => Prefetch::Percent(100),
+            Advice::Random => Prefetch::Percent(0),
+        };
         let limit = prefetch::limit(setting, || self.spare.bytes(self.waiting_reads.load(Ordering::Relaxed)));
         // A longer window would displace its own bytes from the cache.
         let limit = limit.min(self.cache.max() as u64 / 4);
         let end = offset.saturating_add(len).min(size.max(offset));
-        let reach = file.ahead.lock().on_read(geometry, offset, end, limit);
+        let mut ahead = file.ahead.lock();
+        let reach = match advice {
+            Advice::Normal => ahead.on_read(geometry, offset, end, limit),
+            Advice::Sequential => ahead.on_read_in_order(geometry, offset, end, limit),
+            Advice::Random => Reach { whole_blocks: false, ahead_to: end },
+        };
         Reach { whole_blocks: reach.whole_blocks || self.options.unit == Unit::Blocks, ..reach }
     }
 

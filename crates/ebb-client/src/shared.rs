@@ -17,6 +17,7 @@ use tokio::sync::{Notify, Semaphore};
 use crate::ClientOptions;
 use crate::handles::Handles;
 use crate::inode::{Core, Inode};
+use crate::lease::after_close::AfterClose;
 use crate::lease::hold::Lease;
 use crate::lease::idle::Uses;
 use crate::lease::returns::Returns;
@@ -59,6 +60,8 @@ pub(crate) struct Shared {
     pub budget: Budget,
     pub queue: Queue,
     pub returns: Returns,
+    /// Closed files that are not kept.
+    pub after_close: AfterClose,
     pub uses: Uses,
     pub resting: Resting,
     pub handles: Handles,
@@ -124,6 +127,7 @@ impl Shared {
             plans: Mutex::default(),
             queue: Queue::default(),
             returns: Returns::default(),
+            after_close: AfterClose::default(),
             uses: Uses::default(),
             resting: Resting::default(),
             handles: Handles::default(),

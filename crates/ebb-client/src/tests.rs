@@ -4,6 +4,7 @@ mod ahead;
 mod counts;
 mod cut;
 mod directed;
+mod embedded;
 mod ends;
 mod fake_block;
 mod fewer;

@@ -11,7 +11,7 @@ use ebb_types::{DatasetId, HostName, InodeId};
 use ebb_wire::pb;
 
 pub use attributes::{SetAttr, SetTime};
-pub use files::{Access, Allocate, CopyRange, Privileges, Seek, WriteAt};
+pub use files::{Access, Advice, Allocate, CopyRange, Privileges, Seek, WriteAt};
 pub use locks::{IfLocked, Lock, LockKind, LockSort};
 pub use names::{
     Created, DirEntry, DirPage, EntryDetail, IfExists, NewFile, NewName, Rename, RenameMode, StatFs, UnnamedFile,

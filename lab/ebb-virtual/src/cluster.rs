@@ -470,14 +470,15 @@ impl Cluster {
 
     async fn try_files(&self, runtime: &Runtime, host: &str) -> Result<ClientFiles> {
         let client = self.connect(runtime, host).await?;
-        ClientFiles::open_all(client, self.0.options.clients).await
+        ClientFiles::open_all(client, self.0.options.clients, !self.0.options.keep_leases).await
     }
 
     /// Opens a session.
     pub async fn connect(&self, runtime: &Runtime, host: &str) -> Result<Client> {
         let connector = Connector::new(runtime.clone(), identity(host, "virtual"), Counters::default());
         let defaults = ClientOptions::new(vec![self.0.master_address.clone()], HostName::new(host), "virtual");
-        let options = ClientOptions { direct_bytes_min: self.0.options.direct_bytes_min, ..defaults };
+        let VirtualOptions { direct_bytes_min, keep_leases, .. } = self.0.options;
+        let options = ClientOptions { direct_bytes_min, keep_leases, ..defaults };
         Client::connect(runtime.clone(), connector, options).await
     }
 

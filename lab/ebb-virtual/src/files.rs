@@ -1,6 +1,6 @@
 //! The file system as the workload needs it: the client library's calls, or a stand-in on which the oracle is tried.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use ebb_client::{
     Access, Allocate, Client, Created, EntryDetail, Handle, IfLocked, Lock, NewFile, Rename, RenameMode, SetAttr,
 };
-use ebb_types::{Credentials, InodeId, Result, SessionId, err};
+use ebb_types::{Credentials, ErrorKind, InodeId, Result, SessionId, err};
 use parking_lot::Mutex;
 
 /// A call on its way.
@@ -35,7 +35,7 @@ pub trait Files: Send + Sync + 'static {
     fn read<'a>(&'a self, name: &'a str, offset: u64, len: u32) -> Call<'a, Bytes>;
     /// Makes earlier writes durable.
     fn fsync<'a>(&'a self, name: &'a str) -> Call<'a, ()>;
-    /// Has earlier writes received by every member.
+    /// Has earlier writes received by every member. It may close the file then.
     fn push<'a>(&'a self, name: &'a str) -> Call<'a, ()>;
     /// Makes a file; returns its inode.
     fn make<'a>(&'a self, name: &'a str) -> Call<'a, u64>;
@@ -74,11 +74,15 @@ pub struct ClientFiles {
     /// By name; the run's own has none.
     directories: BTreeMap<String, InodeId>,
     open: Mutex<BTreeMap<String, (Handle, InodeId)>>,
+    /// A push closes its file, as jobs do that have written one.
+    pushes_close: bool,
+    /// Handles that pushes have closed.
+    closed: Mutex<BTreeSet<Handle>>,
 }
 
 impl ClientFiles {
     /// The run's files through a session: those of its directory and of its clients' directories.
-    pub async fn open_all(client: Client, clients: usize) -> Result<Self> {
+    pub async fn open_all(client: Client, clients: usize, pushes_close: bool) -> Result<Self> {
         let mut directories = BTreeMap::new();
         let root = client.resolve(&Credentials::root(), b"/run").await?;
         directories.insert(String::new(), root.inode);
@@ -92,7 +96,7 @@ impl ClientFiles {
         if let Ok(found) = client.resolve(&Credentials::root(), names.as_bytes()).await {
             directories.insert(NAMES.to_owned(), found.inode);
         }
-        Ok(Self { client, directories, open: Mutex::default() })
+        Ok(Self { client, directories, open: Mutex::default(), pushes_close, closed: Mutex::default() })
     }
 
     /// The session.
@@ -125,6 +129,31 @@ impl ClientFiles {
         Ok((*inode, name))
     }
 
+    /// Carries an operation out on a file's handle, and again on another one if the file was closed before it began.
+    async fn with<'a, T>(&'a self, name: &str, operation: impl Fn(Handle) -> Call<'a, T>) -> Result<T> {
+        loop {
+            let (handle, _) = self.open(name).await?;
+            match operation(handle).await {
+                Err(error) if error.kind() == ErrorKind::Stale && self.closed.lock().contains(&handle) => {}
+                done => return done,
+            }
+        }
+    }
+
+    async fn push_and_close(&self, name: &str) -> Result<()> {
+        let (handle, _) = self.open(name).await?;
+        {
+            let mut open = self.open.lock();
+            if open.get(name).is_none_or(|opened| opened.0 != handle) {
+                // Another worker closes it.
+                return Err(err!(Stale, "{name} is closed"));
+            }
+            open.remove(name);
+        }
+        self.closed.lock().insert(handle);
+        self.client.push_and_close(handle).await
+    }
+
     async fn open(&self, name: &str) -> Result<(Handle, InodeId)> {
         if let Some(open) = self.open.lock().get(name) {
             return Ok(*open);
@@ -142,11 +171,13 @@ impl ClientFiles {
 
 impl Files for ClientFiles {
     fn write<'a>(&'a self, name: &'a str, offset: u64, data: Bytes) -> Call<'a, ()> {
-        Box::pin(async move { self.client.write(self.open(name).await?.0, offset, data).await })
+        Box::pin(
+            async move { self.with(name, |handle| Box::pin(self.client.write(handle, offset, data.clone()))).await },
+        )
     }
 
     fn append<'a>(&'a self, name: &'a str, data: Bytes) -> Call<'a, u64> {
-        Box::pin(async move { self.client.append(self.open(name).await?.0, data).await })
+        Box::pin(async move { self.with(name, |handle| Box::pin(self.client.append(handle, data.clone()))).await })
     }
 
     fn truncate<'a>(&'a self, name: &'a str, len: u64) -> Call<'a, ()> {
@@ -157,15 +188,20 @@ impl Files for ClientFiles {
     }
 
     fn read<'a>(&'a self, name: &'a str, offset: u64, len: u32) -> Call<'a, Bytes> {
-        Box::pin(async move { self.client.read(self.open(name).await?.0, offset, len).await })
+        Box::pin(async move { self.with(name, |handle| Box::pin(self.client.read(handle, offset, len))).await })
     }
 
     fn fsync<'a>(&'a self, name: &'a str) -> Call<'a, ()> {
-        Box::pin(async move { self.client.fsync(self.open(name).await?.0).await })
+        Box::pin(async move { self.with(name, |handle| Box::pin(self.client.fsync(handle))).await })
     }
 
     fn push<'a>(&'a self, name: &'a str) -> Call<'a, ()> {
-        Box::pin(async move { self.client.push(self.open(name).await?.0).await })
+        Box::pin(async move {
+            match self.pushes_close {
+                true => self.push_and_close(name).await,
+                false => self.client.push(self.open(name).await?.0).await,
+            }
+        })
     }
 
     fn make<'a>(&'a self, name: &'a str) -> Call<'a, u64> {
@@ -224,7 +260,9 @@ impl Files for ClientFiles {
     }
 
     fn allocate<'a>(&'a self, name: &'a str, mode: Allocate, offset: u64, len: u64) -> Call<'a, ()> {
-        Box::pin(async move { self.client.allocate(self.open(name).await?.0, mode, offset, len).await })
+        Box::pin(
+            async move { self.with(name, |handle| Box::pin(self.client.allocate(handle, mode, offset, len))).await },
+        )
     }
 
     fn lock<'a>(&'a self, name: &'a str, lock: Lock, if_locked: IfLocked) -> Call<'a, ()> {

@@ -73,7 +73,7 @@ impl<'a> Observer<'a> {
     }
 
     async fn open_files(&self) -> Result<ClientFiles> {
-        ClientFiles::open_all(self.client.clone(), self.cluster.options().clients).await
+        ClientFiles::open_all(self.client.clone(), self.cluster.options().clients, false).await
     }
 
     /// Faults are over: waits until clients have ended their work, and the system has come to rest.

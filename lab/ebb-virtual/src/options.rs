@@ -47,6 +47,8 @@ pub struct VirtualOptions {
     pub in_turns: bool,
     /// Writes to files at the proxy from so many bytes on go to the members directly.
     pub direct_bytes_min: u64,
+    /// Clients keep leases of files that they have closed. If not, a push closes its file.
+    pub keep_leases: bool,
     /// Percent of the unused capacity that extra copies of often read data may take; 0: there are none.
     pub extra_share_percent: u32,
     /// The first clients are on hosts of block servers, and share their fate.
@@ -80,6 +82,7 @@ impl Default for VirtualOptions {
             faults: None,
             in_turns: false,
             direct_bytes_min: 32 << 10,
+            keep_leases: true,
             extra_share_percent: 0,
             shares_hosts: false,
             names: false,
@@ -126,6 +129,7 @@ impl VirtualOptions {
             in_turns: Dice::new(seed, "turns").chance(0.25),
             // From one cell on, from chunks on, or never.
             direct_bytes_min: *Dice::new(seed, "direct").pick(&[1, 32 << 10, u64::MAX]),
+            keep_leases: *Dice::new(seed, "leases of closed files").pick(&[true, true, false]),
             extra_share_percent: if Dice::new(seed, "extra copies").coin() { 50 } else { 0 },
             own: (0..4).map(|_| dice.coin().then(|| *dice.pick(DatasetKind::ALL))).collect(),
             proxies: *Dice::new(seed, "proxies").pick(&[0, 0, 0, 1, 2]),

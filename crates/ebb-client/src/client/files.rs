@@ -9,7 +9,8 @@ use ebb_wire::pb::meta_op;
 use super::{Client, READS_AHEAD};
 use crate::read::READ_MAX;
 use crate::types::{
-    Access, Allocate, CopyRange, Created, Handle, IfExists, NewFile, NewName, Privileges, Seek, UnnamedFile, WriteAt,
+    Access, Advice, Allocate, CopyRange, Created, Handle, IfExists, NewFile, NewName, Privileges, Seek, UnnamedFile,
+    WriteAt,
 };
 
 impl Client {
@@ -79,14 +80,14 @@ impl Client {
         let file = self.shared.handles.get(handle)?;
         let len = u64::from(len);
         if len <= READ_MAX {
-            let data = self.shared.read(&file, offset, len).await?;
+            let data = self.shared.read(&file, offset, len).await?.into_bytes();
             self.shared.served.count(&file, data.len());
             return Ok(data);
         }
         let mut out = BytesMut::new();
         while (out.len() as u64) < len {
             let wanted = (len - out.len() as u64).min(READ_MAX);
-            let part = self.shared.read(&file, offset + out.len() as u64, wanted).await?;
+            let part = self.shared.read(&file, offset + out.len() as u64, wanted).await?.into_bytes();
             out.extend_from_slice(&part);
             if (part.len() as u64) < wanted {
                 break;
@@ -94,6 +95,28 @@ impl Client {
         }
         self.shared.served.count(&file, out.len());
         Ok(out.freeze())
+    }
+
+    /// Reads from `offset` into `out`, and returns the number of bytes: fewer than there is room for only at the end of
+    /// the file. What several layers have is copied once, and not twice as by [`Client::read`].
+    pub async fn read_into(&self, handle: Handle, offset: u64, out: &mut [u8]) -> Result<usize> {
+        let file = self.shared.handles.get(handle)?;
+        let mut done = 0;
+        for part in out.chunks_mut(READ_MAX as usize) {
+            let found = self.shared.read(&file, offset.saturating_add(done as u64), part.len() as u64).await?;
+            done += found.copy_to(part);
+            if found.len() < part.len() {
+                break;
+            }
+        }
+        self.shared.served.count(&file, done);
+        Ok(done)
+    }
+
+    /// How the program is going to read through this handle.
+    pub fn advise(&self, handle: Handle, advice: Advice) -> Result<()> {
+        self.shared.handles.get(handle)?.advise(advice);
+        Ok(())
     }
 
     /// Writes all of `data`.
@@ -126,6 +149,15 @@ impl Client {
     pub async fn push(&self, handle: Handle) -> Result<()> {
         let file = self.shared.handles.get(handle)?;
         self.shared.push(&file).await
+    }
+
+    /// Forgets the handle, and returns when everything written has been received by every member of every set, as [`Client::push`].
+    /// Fails if a write through it failed, or is not received; the handle is gone all the same.
+    pub async fn push_and_close(&self, handle: Handle) -> Result<()> {
+        let file = self.shared.handles.get(handle)?;
+        let pushed = if file.access.writes() { self.shared.push(&file).await } else { Ok(()) };
+        self.shared.close(handle);
+        pushed
     }
 
     /// fallocate(2).

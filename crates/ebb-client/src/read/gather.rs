@@ -99,14 +99,36 @@ impl Gather {
         claimed
     }
 
+    /// Number of bytes wanted.
+    pub fn len(&self) -> usize {
+        (self.end - self.start) as usize
+    }
+
+    /// Copies the bytes to `out`, which has room for exactly them.
+    pub fn copy_to(&self, out: &mut [u8]) {
+        self.check_complete();
+        assert_eq!(out.len(), self.len(), "a read was copied to memory of another length");
+        for (from, to, part) in &self.parts {
+            let place = &mut out[(from - self.start) as usize..(to - self.start) as usize];
+            match part {
+                Part::Data(data) => place.copy_from_slice(data),
+                Part::Zero => place.fill(0),
+            }
+        }
+    }
+
+    fn check_complete(&self) {
+        assert!(self.missing.is_empty(), "a read was finished with bytes missing at {:?}", self.missing);
+    }
+
     /// The bytes, uncopied if one layer had them all.
     pub fn finish(mut self) -> Bytes {
-        assert!(self.missing.is_empty(), "a read was finished with bytes missing at {:?}", self.missing);
+        self.check_complete();
         if let [(_, _, Part::Data(data))] = self.parts.as_slice() {
             return data.clone();
         }
         self.parts.sort_unstable_by_key(|part| part.0);
-        let mut out = BytesMut::with_capacity((self.end - self.start) as usize);
+        let mut out = BytesMut::with_capacity(self.len());
         for (from, to, part) in &self.parts {
             match part {
                 Part::Data(data) => out.extend_from_slice(data),
@@ -114,6 +136,43 @@ impl Gather {
             }
         }
         out.freeze()
+    }
+}
+
+/// The bytes of a read, where they are.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// In layers of this client.
+    Layers(Gather),
+    /// In one piece, as they came.
+    Whole(Bytes),
+}
+
+impl Found {
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Layers(gather) => gather.len(),
+            Self::Whole(data) => data.len(),
+        }
+    }
+
+    /// The bytes, uncopied if they are in one piece.
+    pub fn into_bytes(self) -> Bytes {
+        match self {
+            Self::Layers(gather) => gather.finish(),
+            Self::Whole(data) => data,
+        }
+    }
+
+    /// Copies the bytes to the beginning of `out`; returns their number.
+    pub fn copy_to(&self, out: &mut [u8]) -> usize {
+        let out = &mut out[..self.len()];
+        match self {
+            Self::Layers(gather) => gather.copy_to(out),
+            Self::Whole(data) => out.copy_from_slice(data),
+        }
+        out.len()
     }
 }
 
@@ -141,6 +200,9 @@ mod tests {
             prop_assert_eq!(missing as usize, model.iter().filter(|byte| byte.is_none()).count());
             gather.offer_zero(0, 100);
             let want: Vec<u8> = model.into_iter().map(|byte| byte.unwrap_or(0)).collect();
+            let mut copied = vec![0xee; 40];
+            gather.copy_to(&mut copied);
+            prop_assert_eq!(&copied, &want);
             prop_assert_eq!(&gather.finish()[..], &want[..]);
         }
     }

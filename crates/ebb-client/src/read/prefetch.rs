@@ -68,6 +68,20 @@ impl ReadAhead {
         } else {
             *self = Self { start: offset, end: end.max(offset), window: 0 };
         }
+        self.to_reach(geometry, end, limit)
+    }
+
+    /// The same for a reader that has said that it reads in order: a stream begins with its first read.
+    pub fn on_read_in_order(&mut self, geometry: Geometry, offset: u64, end: u64, limit: u64) -> Reach {
+        let reach = self.on_read(geometry, offset, end, limit);
+        if reach.whole_blocks {
+            return reach;
+        }
+        self.window = geometry.block_size;
+        self.to_reach(geometry, end, limit)
+    }
+
+    fn to_reach(self, geometry: Geometry, end: u64, limit: u64) -> Reach {
         let ahead = blocks(self.window.min(limit), geometry.block_size) * geometry.block_size;
         Reach { whole_blocks: self.window > 0, ahead_to: end + ahead }
     }
@@ -109,6 +123,17 @@ mod tests {
         assert_eq!([256 << 10, 1 << 20, 2 << 20, 8 << 20].map(full_window), [WINDOW_MAX; 4]);
         assert_eq!(full_window(16 << 20), 16 << 20, "a longer block is a window by itself");
         assert_eq!(full_window(16 << 10), BLOCKS_MAX * (16 << 10), "short blocks are many calls");
+    }
+
+    #[test]
+    fn a_reader_that_has_said_so_is_a_stream_at_once() {
+        let (mut ahead, small) = (ReadAhead::default(), 4 << 10);
+        let first = ahead.on_read_in_order(GEOMETRY, 300 << 20, (300 << 20) + small, WINDOW_MAX);
+        assert_eq!(first, Reach { whole_blocks: true, ahead_to: (301 << 20) + small });
+        let next = ahead.on_read_in_order(GEOMETRY, (300 << 20) + small, (300 << 20) + 2 * small, WINDOW_MAX);
+        assert_eq!(next, Reach { whole_blocks: true, ahead_to: (301 << 20) + 2 * small });
+        let limited = ahead.on_read_in_order(GEOMETRY, 0, small, 0);
+        assert_eq!(limited, Reach { whole_blocks: true, ahead_to: small }, "a jump, and nothing is free");
     }
 
     #[test]

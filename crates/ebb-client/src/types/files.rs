@@ -39,6 +39,18 @@ impl Access {
     }
 }
 
+/// How a program is going to read an open file, as posix_fadvise(2) has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Advice {
+    /// Its reads show it.
+    #[default]
+    Normal,
+    /// In order: whole blocks are fetched from the first read on, as far ahead as memory allows.
+    Sequential,
+    /// Here and there: nothing is fetched that was not asked for.
+    Random,
+}
+
 /// Where a write goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteAt {

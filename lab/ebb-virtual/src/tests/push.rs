@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, NewFile};
+use ebb_client::{Access, ClientOptions, NewFile};
 use ebb_power::PolicyKind;
+use ebb_rpc::Counters;
 use ebb_runtime::SeededBug;
 use ebb_runtime::virt::{World, WorldOptions};
 use ebb_types::{Credentials, InodeId};
@@ -15,9 +16,17 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// A dead client's session ends, and its files are recovered.
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// Bytes of a file that was written in pieces of any length, pushed, and left by a client that died at once; beside them what
-/// another client reads then.
-fn left_by_a_dead_client(seed: u64, policy: PolicyKind, bug: Option<SeededBug>) -> (Vec<u8>, Vec<u8>) {
+/// What a client does before it dies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    /// It pushes, and dies at once.
+    Push,
+    /// It closes the file as a job does, and dies while its lease goes back, or a little later.
+    Close,
+}
+
+/// Bytes of a file that was written in pieces of any length and left by a client that died; beside them what another client reads then.
+fn left_by_a_dead_client(seed: u64, policy: PolicyKind, last: Last, bug: Option<SeededBug>) -> (Vec<u8>, Vec<u8>) {
     World::run(seed, WorldOptions { bug, ..WorldOptions::default() }, move |world| async move {
         let mut dice = world.dice("pieces");
         let cluster = PowerCluster::start(&world, 6, policy, INTERVAL).await.unwrap();
@@ -26,7 +35,8 @@ fn left_by_a_dead_client(seed: u64, policy: PolicyKind, bug: Option<SeededBug>) 
             world.sleep(INTERVAL * 3).await;
         }
         let root = Credentials::root();
-        let writer = cluster.connect("writer").await.unwrap();
+        let change = |options: &mut ClientOptions| options.keep_leases = last == Last::Push;
+        let writer = cluster.session_with(&world.process("writer"), Counters::default(), change).await.unwrap();
         let new = NewFile::exclusive(InodeId::ROOT, b"left", Access::ReadWrite);
         let made = writer.create(&root, new).await.unwrap();
         let mut expected = Vec::new();
@@ -38,7 +48,13 @@ fn left_by_a_dead_client(seed: u64, policy: PolicyKind, bug: Option<SeededBug>) 
             expected[at..at + piece.len()].copy_from_slice(&piece);
             writer.write(made.handle, at as u64, Bytes::from(piece)).await.unwrap();
         }
-        writer.push(made.handle).await.unwrap();
+        match last {
+            Last::Push => writer.push(made.handle).await.unwrap(),
+            Last::Close => {
+                writer.push_and_close(made.handle).await.unwrap();
+                world.sleep(dice.span(Duration::from_millis(20))).await;
+            }
+        }
         world.process("writer").kill();
 
         let reader = cluster.connect("reader").await.unwrap();
@@ -55,7 +71,16 @@ fn left_by_a_dead_client(seed: u64, policy: PolicyKind, bug: Option<SeededBug>) 
 #[test]
 fn what_was_pushed_outlives_its_client() {
     for seed in 0..12 {
-        let (expected, found) = left_by_a_dead_client(seed, PolicyKind::AlwaysOn, None);
+        let (expected, found) = left_by_a_dead_client(seed, PolicyKind::AlwaysOn, Last::Push, None);
+        assert!(expected == found, "seed {seed}: {} bytes of {}", found.len(), expected.len());
+    }
+}
+
+#[test]
+fn what_was_closed_outlives_its_client() {
+    for seed in 40..60 {
+        let policy = if seed % 2 == 0 { PolicyKind::AlwaysOn } else { PolicyKind::BlinkCircular };
+        let (expected, found) = left_by_a_dead_client(seed, policy, Last::Close, None);
         assert!(expected == found, "seed {seed}: {} bytes of {}", found.len(), expected.len());
     }
 }
@@ -64,7 +89,7 @@ fn what_was_pushed_outlives_its_client() {
 #[test]
 fn what_was_pushed_while_members_sleep_outlives_its_client() {
     for seed in 20..28 {
-        let (expected, found) = left_by_a_dead_client(seed, PolicyKind::BlinkCircular, None);
+        let (expected, found) = left_by_a_dead_client(seed, PolicyKind::BlinkCircular, Last::Push, None);
         assert!(expected == found, "seed {seed}: {} bytes of {}", found.len(), expected.len());
     }
 }
@@ -72,7 +97,8 @@ fn what_was_pushed_while_members_sleep_outlives_its_client() {
 #[test]
 fn a_push_that_waits_for_nothing_is_found() {
     let is_found = |seed| {
-        let (expected, found) = left_by_a_dead_client(seed, PolicyKind::AlwaysOn, Some(SeededBug::ForgetPush));
+        let (expected, found) =
+            left_by_a_dead_client(seed, PolicyKind::AlwaysOn, Last::Push, Some(SeededBug::ForgetPush));
         expected != found
     };
     assert!((0..12).any(is_found), "no seed finds it");
