@@ -168,17 +168,28 @@ fn choose_return(facts: &Facts<'_>, copies: usize) -> Step {
 }
 
 fn choose_thin(facts: &Facts<'_>) -> Step {
-    let Some(stays) = stays_of(facts, facts.good_copies()) else { return choose_mend_to_thin(facts) };
+    let Some(stays) = stays_beside(facts, &rows_of(facts), &facts.good_copies()) else {
+        return choose_mend_to_thin(facts);
+    };
     let stay = |(slot, volumes): (&pb::RaidSlot, Vec<VolumeId>)| {
         slot.members.iter().filter(|member| volumes.contains(&member.volume_id())).copied().collect()
     };
     Step::Thin(facts.set.slots.iter().zip(stays).map(stay).collect())
 }
 
-/// Which of these copies of each slot stay. `None`: no choice of them lies by the spread rule.
-fn stays_of(facts: &Facts<'_>, copies: Vec<Vec<(NodeId, VolumeId)>>) -> Option<Vec<Vec<VolumeId>>> {
-    let rows: Vec<NodeId> = facts.set.rows.iter().filter_map(|row| row.member.map(|member| member.node_id())).collect();
-    let stays = |rule: &RaidRule| choose_stays(facts.sites, rule, &rows, &copies, (facts.held)());
+/// The node of each row.
+fn rows_of(facts: &Facts<'_>) -> Vec<Option<NodeId>> {
+    facts.set.rows.iter().map(|row| row.member.map(|member| member.node_id())).collect()
+}
+
+/// Which of these copies of each slot stay, with rows on these nodes. `None`: no choice of them lies by the spread rule.
+fn stays_beside(
+    facts: &Facts<'_>,
+    rows: &[Option<NodeId>],
+    copies: &[Vec<(NodeId, VolumeId)>],
+) -> Option<Vec<Vec<VolumeId>>> {
+    let rows: Vec<NodeId> = rows.iter().copied().flatten().collect();
+    let stays = |rule: &RaidRule| choose_stays(facts.sites, rule, &rows, copies, (facts.held)());
     // A rack that is lost may have been one too few.
     stays(facts.rule).or_else(|| stays(&facts.rule.on_any_racks()))
 }
@@ -194,7 +205,24 @@ fn choose_mend_to_thin(facts: &Facts<'_>) -> Step {
             step => return step,
         }
     }
-    Step::Wait(waits)
+    choose_other_row(facts).unwrap_or(Step::Wait(waits))
+}
+
+/// A row is in the way of all copies of a slot: it goes to a node where it is not, if there is one.
+fn choose_other_row(facts: &Facts<'_>) -> Option<Step> {
+    facts.places().find_map(|place| {
+        let Part::Row(row) = place.part else { return None };
+        let replaced = *place.members.first().filter(|member| facts.is_good(place.metablock, member))?;
+        let chosen = target::choose_beside_slots(facts, &place, &replaced, row).ok()?;
+        Some(Step::Mend(Mend {
+            part: place.part,
+            metablock: place.metablock,
+            replaced,
+            target: Some(target::member(&chosen)),
+            source: Some(replaced),
+            is_ballast: false,
+        }))
+    })
 }
 
 /// A part that lacks a member, the most urgent step first.

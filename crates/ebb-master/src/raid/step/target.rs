@@ -7,20 +7,29 @@ use ebb_layout::raid::{Part, RebuildAsk, Seat, choose_rebuild};
 use ebb_types::{NodeId, Result, VolumeId};
 use ebb_wire::pb;
 
-use super::{Facts, Place, members_of, stays_of};
+use super::{Facts, Place, members_of, rows_of, stays_beside};
 
 /// A node and volume for a part in place of a member of it.
 ///
 /// Errors: `Unavailable` or `NoSpace` if no node may have it now.
 pub(super) fn choose(facts: &Facts<'_>, place: &Place<'_>, replaced: &pb::Member) -> Result<pb::Member> {
     let copies = facts.code.copies as usize;
-    let chosen = if place.members.len() > copies {
-        choose_to_thin(facts, place, replaced)
-    } else {
-        choose_without(facts, place, replaced, nodes_of(place).collect())
+    let beside = || choose_without(facts, place, replaced, nodes_of(place).collect());
+    let chosen = match place.part {
+        Part::Slot(_) if place.members.len() > copies => choose_to_thin(facts, place, replaced),
+        // Slots with too few copies left to lie apart from any row get more of them later.
+        Part::Row(row) if has_spare_copies(facts) => {
+            choose_beside_slots(facts, place, replaced, row).or_else(|_| beside())
+        }
+        _ => beside(),
     }?;
+    Ok(member(&chosen))
+}
+
+/// A member at home on a chosen volume.
+pub(super) fn member(chosen: &Chosen) -> pb::Member {
     let (node, volume, incarnation) = (chosen.node.raw(), chosen.volume.raw(), chosen.incarnation.raw());
-    Ok(pb::Member { node, volume, incarnation, home: 0 })
+    pb::Member { node, volume, incarnation, home: 0 }
 }
 
 fn nodes_of<'a>(place: &Place<'a>) -> impl Iterator<Item = NodeId> + 'a {
@@ -49,6 +58,32 @@ fn choose_without(
     strict.or_else(|_| choose_rebuild(facts.sites, &facts.rule.on_any_racks(), &ask, (facts.held)()))
 }
 
+fn has_spare_copies(facts: &Facts<'_>) -> bool {
+    facts.set.slots.iter().any(|slot| slot.members.len() > facts.code.copies as usize)
+}
+
+/// A node for a row while slots have copies to spare: one beside which a copy of each can stay. The spread rule does not look at such
+/// slots, and a row on the only host of one would keep all copies from ever leaving.
+///
+/// Errors: those of [`choose`], if there is no such node.
+pub(super) fn choose_beside_slots(
+    facts: &Facts<'_>,
+    place: &Place<'_>,
+    replaced: &pb::Member,
+    row: u32,
+) -> Result<Chosen> {
+    let mut exclude: Vec<NodeId> = nodes_of(place).collect();
+    loop {
+        let chosen = choose_without(facts, place, replaced, exclude.clone())?;
+        let mut rows = rows_of(facts);
+        rows[row as usize] = Some(chosen.node);
+        if stays_beside(facts, &rows, &facts.good_copies()).is_some() {
+            return Ok(chosen);
+        }
+        exclude.push(chosen.node);
+    }
+}
+
 /// A copy of a slot that has copies to spare, which the spread rule does not look at. It is to make others free to leave.
 fn choose_to_thin(facts: &Facts<'_>, place: &Place<'_>, replaced: &pb::Member) -> Result<Chosen> {
     let Part::Slot(slot) = place.part else { return choose_without(facts, place, replaced, Vec::new()) };
@@ -73,7 +108,7 @@ fn choose_to_thin(facts: &Facts<'_>, place: &Place<'_>, replaced: &pb::Member) -
         };
         let mut copies = facts.good_copies();
         copies[slot as usize].push((chosen.node, chosen.volume));
-        if stays_of(facts, copies.clone()).is_some() {
+        if stays_beside(facts, &rows_of(facts), &copies).is_some() {
             return Ok(chosen);
         }
         exclude.push(chosen.node);

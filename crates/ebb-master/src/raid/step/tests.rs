@@ -109,6 +109,24 @@ fn copies_leave_and_then_the_set_is_as_wanted() {
     assert_eq!(step(&set, &[], false), Some(Step::Drop));
 }
 
+/// Goal: a row that is made again takes no host that all copies of a slot need, while copies are left; one that has it goes elsewhere.
+#[test]
+fn a_row_is_in_the_way_of_no_slot() {
+    let pairs: [&[u64]; 4] = [&[1, 2], &[2, 1], &[3, 4], &[4, 3]];
+    let Some(Step::Mend(mend)) = step(&raid_set(pairs), &[(5, Condition::NodeLost)], true) else { panic!() };
+    assert_eq!((mend.part, mend.source), (Part::Row(0), None));
+    assert!(mend.target.unwrap().node > 6, "each of the first four has a slot for itself: {mend:?}");
+    let mut set = raid_set(pairs);
+    set.rows[0].member = Some(member(1));
+    let Some(Step::Mend(mend)) = step(&set, &[], false) else { panic!() };
+    assert_eq!((mend.part, mend.replaced, mend.source), (Part::Row(0), member(1), Some(member(1))));
+    assert!(![1, 2, 3, 4, 6].contains(&mend.target.unwrap().node), "{mend:?}");
+    // Nobody else can have it: nothing leaves.
+    let others =
+        [(5, Condition::NodeLost), (7, Condition::NodeLost), (8, Condition::NodeLost), (9, Condition::NodeLost)];
+    assert!(matches!(step(&set, &others, false), Some(Step::Wait(_))));
+}
+
 #[test]
 fn a_copy_that_is_lost_before_others_leave_is_no_member_that_stays() {
     let Some(Step::Thin(stay)) = step(&raid_set(SEALED), &[(9, Condition::NodeLost)], false) else { panic!() };
