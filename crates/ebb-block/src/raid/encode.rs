@@ -15,7 +15,7 @@ use ebb_code::{Code, Trailer};
 use ebb_runtime::{Moment, SeededBug};
 use ebb_types::{Result, bail};
 use ebb_wire::{Method, pb};
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 
 use super::ends::{Piece, Source, Target};
 use super::{Outline, PIECE_BYTES, proof, row_len, zeroed};
@@ -120,10 +120,11 @@ pub(super) fn make_rows(code: Code, pieces: &[Piece], length: u64) -> Result<Vec
     Ok(rows.into_iter().map(BytesMut::freeze).collect())
 }
 
-/// Writes a piece of each row, all at once.
+/// Writes a piece of each row, all at once. All have ended when it returns: one that was broken off on this node's own volume could
+/// leave a file that no index names, and whose space nobody gives back.
 async fn write_all(node: &Arc<Node>, rows: &mut [Target], at: u64, made: Vec<Bytes>, sync: bool) -> Result<()> {
     let writes = rows.iter_mut().zip(made).map(|(row, bytes)| row.write(node, at, bytes, sync));
-    try_join_all(writes).await.map(drop)
+    join_all(writes).await.into_iter().collect()
 }
 
 /// Each row ends with a trailer that names the row. The last write syncs all before it.

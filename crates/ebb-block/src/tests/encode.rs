@@ -141,6 +141,23 @@ fn an_attempt_ends_where_a_slot_is_not_what_was_asked_for() {
     });
 }
 
+/// Goal: an attempt that fails leaves no file that its volume does not know. Method: the second row is refused at once, while the first
+/// one is being made on the encoder's own volume.
+#[test]
+fn an_attempt_that_fails_leaves_only_what_its_volume_knows() {
+    in_world(38, |world, _, master| async move {
+        let rig = Rig::new(&world, &master, [100_000; 4]).await;
+        let mut message = rig.message();
+        message.rows[1].target.as_mut().unwrap().address = "nowhere".to_owned();
+        rig.encode(&message).await.unwrap_err();
+        world.sleep(Duration::from_secs(1)).await;
+        let stored = world.process("h5").disk_files();
+        let stored = stored.iter().filter(|(path, _)| path.components().any(|part| part.as_os_str() == "replicas"));
+        let known = rig.servers[4].volumes()[0].replica_count();
+        assert_eq!((stored.count(), known), (1, 1), "row 0, which is deleted as a stray");
+    });
+}
+
 #[test]
 fn another_copy_is_read_where_the_first_is_dead() {
     in_world(33, |world, _, master| async move {
