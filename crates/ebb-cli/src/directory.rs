@@ -5,12 +5,13 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use ebb_api::users;
 use ebb_rpc::{Counters, Identity, Secret};
 use ebb_runtime::Runtime;
 use ebb_types::{ClusterId, Error, ErrorKind, HostName, Result, bail, err};
 use serde::{Deserialize, Serialize};
 
-use crate::{private, users};
+use crate::private;
 
 /// Contents of `cluster.toml`.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`context`] | options of every command: the cluster's directory, JSON |
 //! | [`output`] | sentences and tables for people, JSON for programs |
-//! | [`path`], [`units`] | paths, sizes and times as arguments |
+//! | [`units`] | sizes and times as arguments |
 //! | [`directory`], [`process`], [`private`] | a cluster's directory: settings, secret, processes, file modes |
 //! | [`admin`] | connections and sessions for one command |
 //! | [`programs`] | how each program finds and starts the other |
@@ -27,16 +27,13 @@ pub mod context;
 pub mod describe;
 pub mod directory;
 pub mod examples;
-pub mod explain;
 pub mod output;
-pub mod path;
 pub mod private;
 pub mod process;
 pub mod program;
 pub mod programs;
 pub mod signals;
 pub mod units;
-pub mod users;
 pub mod values;
 pub mod verdict;
 pub mod waiting;

@@ -103,7 +103,7 @@ pub fn print_line(line: &str) {
 /// Prints a name on a line of its own, as ls does: for a person its printable part, for a program its very bytes.
 pub fn print_name(name: &[u8]) {
     if std::io::stdout().is_terminal() {
-        return print_line(&crate::path::text(name));
+        return print_line(&ebb_api::path::text(name));
     }
     if std::io::stdout().write_all(&[name, b"\n"].concat()).is_err() {
         std::process::exit(0);
@@ -160,6 +160,19 @@ impl Table {
     }
 }
 
+/// Adds a name to a JSON object. A name in UTF-8 stands under `key` as it is. One that is not stands there escaped as
+/// in [`text`](ebb_api::path::text), and in hexadecimal under `key` with `_hex`.
+pub fn put_json(object: &mut serde_json::Value, key: &str, name: &[u8]) {
+    match std::str::from_utf8(name) {
+        Ok(name) => object[key] = name.into(),
+        Err(_) => {
+            object[key] = ebb_api::path::text(name).into();
+            let hex: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
+            object[format!("{key}_hex")] = hex.into();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,5 +183,17 @@ mod tests {
         table.row(vec!["a".into(), "10".into()]);
         table.row(vec!["long name".into(), "2000".into()]);
         assert_eq!(table.lines(), ["NAME       BYTES", "a             10", "long name   2000"]);
+    }
+
+    #[test]
+    fn names_stay_exact_in_json() {
+        let json = |name| {
+            let mut object = serde_json::json!({});
+            put_json(&mut object, "name", name);
+            object
+        };
+        assert_eq!(json(b"a\nb"), serde_json::json!({"name": "a\nb"}));
+        assert_eq!(json(b"a\\nb"), serde_json::json!({"name": "a\\nb"}));
+        assert_eq!(json(b"a\xff"), serde_json::json!({"name": "a\\xff", "name_hex": "61ff"}));
     }
 }

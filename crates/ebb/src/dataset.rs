@@ -2,9 +2,9 @@
 
 use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand, ValueEnum};
-use ebb_cli::explain::explain;
+use ebb_api::explain::explain;
+use ebb_api::path::EbbPath;
 use ebb_cli::output::{Table, counted, human_bytes};
-use ebb_cli::path::EbbPath;
 use ebb_cli::units::{ByteSize, Percent};
 use ebb_cli::values::one_of;
 use ebb_cli::{Context, admin};

@@ -19,13 +19,11 @@ pub mod trash;
 mod usage;
 mod walk;
 
-use ebb_cli::explain::explain;
+use ebb_api::{Caller, EbbPath};
 use ebb_cli::output::Output;
-use ebb_cli::path::{EbbPath, text};
 use ebb_cli::signals::Signals;
 use ebb_cli::{Context, admin};
-use ebb_client::Client;
-use ebb_types::{Attr, Credentials, Error, ErrorKind, FileKind, HostName, InodeId, Result, bail, err};
+use ebb_types::{HostName, Result, err};
 
 pub use command::FsCommand;
 use owner::OwnerChange;
@@ -34,10 +32,8 @@ use remove::Removing;
 
 /// A session for one command.
 pub struct Session {
-    /// The client.
-    pub client: Client,
     /// The user on whose behalf the command runs.
-    pub credentials: Credentials,
+    pub caller: Caller,
     /// How to print.
     pub output: Output,
 }
@@ -48,11 +44,13 @@ pub async fn run(context: &Context, command: FsCommand) -> Result<bool> {
     let mut signals = Signals::listen()?;
     let cluster = context.cluster()?;
     let session = Session {
-        client: admin::client(&cluster, &HostName::new("client"), "cli").await?,
-        credentials: admin::credentials(),
+        caller: Caller {
+            client: admin::client(&cluster, &HostName::new("client"), "cli").await?,
+            credentials: admin::credentials(),
+        },
         output: context.output,
     };
-    let client = session.client.clone();
+    let client = session.caller.client.clone();
     // A task of its own: it may block in a read or a write of this machine, and signals are heard all the same.
     let mut work = tokio::spawn(async move { session.dispatch(&cluster, command).await });
     let done = tokio::select! {
@@ -128,69 +126,6 @@ impl Session {
         if self.output.json() {
             self.output.print_json(&value());
         }
-    }
-
-    /// An error about `path`, for people.
-    pub fn explain(&self, error: Error, path: &EbbPath) -> Error {
-        explain(error, path, |inode| self.client.kept_path(inode))
-    }
-
-    /// The inode of an absolute path, links followed.
-    pub async fn resolve(&self, path: &EbbPath) -> Result<Attr> {
-        match self.client.resolve(&self.credentials, path.as_bytes()).await {
-            Ok(attr) => Ok(attr),
-            Err(error) if error.kind() == ErrorKind::NotFound => Err(self.explain_missing(error, path).await),
-            Err(error) if error.kind() == ErrorKind::NotDirectory => Err(self.explain_not_directory(error, path).await),
-            Err(error) => Err(self.explain(error, path)),
-        }
-    }
-
-    /// That nothing is at `path`: no such name, or a symbolic link that leads nowhere.
-    async fn explain_missing(&self, error: Error, path: &EbbPath) -> Error {
-        if let Ok(link) = self.client.resolve_link(&self.credentials, path.as_bytes()).await
-            && link.kind == FileKind::Symlink
-            && let Ok(target) = self.client.read_link(&self.credentials, link.inode).await
-        {
-            return err!(NotFound, "{path} points to {}, which does not exist", text(&target));
-        }
-        self.explain(error, path)
-    }
-
-    /// The name before the last one that is no directory.
-    async fn explain_not_directory(&self, error: Error, path: &EbbPath) -> Error {
-        let mut at = path.clone();
-        while let Ok((parent, _)) = at.split() {
-            match self.client.resolve(&self.credentials, parent.as_bytes()).await {
-                // It was asked for as a directory because of the slash at its end.
-                Err(error) if error.kind() == ErrorKind::NotDirectory => at = parent,
-                _ => break,
-            }
-        }
-        Error::new(error.kind(), format!("{} is not a directory", at.shown()))
-    }
-
-    /// The inode of an absolute path, the last link not followed.
-    pub async fn resolve_link(&self, path: &EbbPath) -> Result<Attr> {
-        self.client.resolve_link(&self.credentials, path.as_bytes()).await.map_err(|error| self.explain(error, path))
-    }
-
-    /// The attributes of an absolute path; none if there is no such name.
-    pub async fn find(&self, path: &EbbPath) -> Result<Option<Attr>> {
-        match self.resolve(path).await {
-            Ok(attr) => Ok(Some(attr)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The directory that a name is or will be in, and the name.
-    pub async fn parent<'a>(&self, path: &'a EbbPath) -> Result<(InodeId, &'a [u8])> {
-        let (parent, last) = path.split()?;
-        let attr = self.resolve(&parent).await?;
-        if attr.kind != FileKind::Directory {
-            bail!(NotDirectory, "{parent} is not a directory");
-        }
-        Ok((attr.inode, last))
     }
 }
 

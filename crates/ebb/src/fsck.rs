@@ -5,10 +5,10 @@ mod scrub;
 use std::time::Duration;
 
 use clap::Args;
+use ebb_api::explain::explain;
+use ebb_api::path::EbbPath;
 use ebb_cli::directory::ClusterDir;
-use ebb_cli::explain::explain;
 use ebb_cli::output::counted;
-use ebb_cli::path::EbbPath;
 use ebb_cli::verdict::Verdict;
 use ebb_cli::{Context, admin};
 use ebb_power::PowerPlan;

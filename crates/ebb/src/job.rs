@@ -6,9 +6,9 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use ebb_cli::explain::{explain, with_paths};
+use ebb_api::explain::{explain, with_paths};
+use ebb_api::path::EbbPath;
 use ebb_cli::output::{counted, human_bytes};
-use ebb_cli::path::EbbPath;
 use ebb_cli::{Context, admin};
 use ebb_client::{Access, Client};
 use ebb_runtime::Runtime;

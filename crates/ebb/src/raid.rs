@@ -4,8 +4,8 @@ pub mod lines;
 mod work;
 
 use clap::Subcommand;
+use ebb_api::path::EbbPath;
 use ebb_cli::output::{Table, counted, human_bytes};
-use ebb_cli::path::EbbPath;
 use ebb_cli::{Context, admin};
 use ebb_client::Client;
 use ebb_types::{HostName, Result, bail};

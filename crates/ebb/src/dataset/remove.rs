@@ -1,6 +1,6 @@
 //! `ebb dataset rm`.
 
-use ebb_cli::path::EbbPath;
+use ebb_api::{Caller, EbbPath};
 use ebb_cli::{Context, admin};
 use ebb_client::Client;
 use ebb_types::{Result, bail, counted};
@@ -29,7 +29,8 @@ pub async fn remove(context: &Context, client: &Client, path: &EbbPath, recursiv
     if inside > 0 && !recursive {
         bail!(NotEmpty, "{root} has {}: give -r to remove them too", counted(inside, "entry"));
     }
-    let session = Session { client: client.clone(), credentials: admin::credentials(), output: context.output };
+    let caller = Caller { client: client.clone(), credentials: admin::credentials() };
+    let session = Session { caller, output: context.output };
     let removed = session.remove(&root).await?;
     let sentence = format!("{root} is removed, with {}", counted(removed.files, "file"));
     let value = json!({

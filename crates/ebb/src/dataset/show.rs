@@ -1,8 +1,8 @@
 //! `ebb dataset show`: settings, and how the dataset lies on its nodes.
 
+use ebb_api::path::EbbPath;
 use ebb_cli::directory::ClusterDir;
 use ebb_cli::output::{Table, counted, human_bytes};
-use ebb_cli::path::EbbPath;
 use ebb_cli::units::Percent;
 use ebb_cli::{Context, admin};
 use ebb_types::{NodeId, Result, min_copies};

@@ -4,9 +4,10 @@ mod change;
 mod list;
 
 use clap::Args;
+use ebb_api::path::EbbPath;
+use ebb_api::users;
 use ebb_cli::output::print_line;
-use ebb_cli::path::{EbbPath, put_json};
-use ebb_cli::users;
+use ebb_cli::output::put_json;
 use ebb_client::XattrMode;
 use ebb_types::{Attr, ErrorKind, FileKind, Result};
 use serde_json::json;
@@ -39,7 +40,7 @@ impl Change for SetfaclArgs {
             return Ok(false);
         }
         let changed = session.change_lists(attr, &self.change, self.recursive).await;
-        changed.map(|()| true).map_err(|error| session.explain(error, path))
+        changed.map(|()| true).map_err(|error| session.caller.explain(error, path))
     }
 }
 
@@ -51,14 +52,14 @@ impl Session {
             if recursive {
                 walk::walk(self, path, |path, attr| found.push((path.clone(), *attr))).await?;
             } else {
-                found.push((path.clone(), self.resolve(path).await?));
+                found.push((path.clone(), self.caller.resolve(path).await?));
             }
         }
         let mut shown = Vec::new();
         // A symbolic link has no list of its own.
         for (path, attr) in found.iter().filter(|(_, attr)| attr.kind != FileKind::Symlink) {
-            let access = self.access_list(attr).await.map_err(|error| self.explain(error, path))?;
-            let default = self.default_list(attr).await.map_err(|error| self.explain(error, path))?;
+            let access = self.access_list(attr).await.map_err(|error| self.caller.explain(error, path))?;
+            let default = self.default_list(attr).await.map_err(|error| self.caller.explain(error, path))?;
             if self.output.json() {
                 let mut value = json!({
                     "owner": attr.uid, "group": attr.gid, "access": access.lines(),
@@ -86,7 +87,7 @@ impl Session {
     }
 
     async fn change_lists(&self, attr: &Attr, change: &AclChange, recursive: bool) -> Result<()> {
-        let (client, credentials) = (&self.client, &self.credentials);
+        let (client, credentials) = (&self.caller.client, &self.caller.credentials);
         let is_directory = attr.kind == FileKind::Directory;
         let access = self.access_list(attr).await?;
         let new = change.of_access(&access, is_directory)?;
@@ -118,7 +119,7 @@ impl Session {
     }
 
     async fn stored_list(&self, attr: &Attr, name: &[u8]) -> Result<Option<AclList>> {
-        match self.client.get_xattr(&self.credentials, attr.inode, name).await {
+        match self.caller.client.get_xattr(&self.caller.credentials, attr.inode, name).await {
             Ok(value) => AclList::decode(&value).map(Some),
             Err(error) if error.kind() == ErrorKind::NoAttribute => Ok(None),
             Err(error) => Err(error),

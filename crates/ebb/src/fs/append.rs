@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use ebb_cli::path::EbbPath;
+use ebb_api::path::EbbPath;
 use ebb_client::{Access, Handle, NewFile, NewName};
 use ebb_types::{Error, Result, err};
 use serde_json::json;
@@ -22,10 +22,15 @@ impl Session {
         for source in sources {
             inputs.push((source, open(source)?));
         }
-        let (parent, name) = self.parent(target).await?;
+        let (parent, name) = self.caller.parent(target).await?;
         let name = NewName { parent, name, mode: 0o666, umask: umask() };
         let new = NewFile { name, ..NewFile::or_existing(parent, name.name, Access::Write) };
-        let made = self.client.create(&self.credentials, new).await.map_err(|error| self.explain(error, target))?;
+        let made = self
+            .caller
+            .client
+            .create(&self.caller.credentials, new)
+            .await
+            .map_err(|error| self.caller.explain(error, target))?;
         let (mut done, mut bytes) = (Ok(()), 0);
         for (source, mut input) in inputs {
             done = self.append_one(made.handle, source, &mut input, &mut bytes).await;
@@ -33,9 +38,9 @@ impl Session {
                 break;
             }
         }
-        let synced = self.client.fsync(made.handle).await;
-        self.client.close(made.handle).await;
-        done.and(synced).map_err(|error| self.explain(error, target))?;
+        let synced = self.caller.client.fsync(made.handle).await;
+        self.caller.client.close(made.handle).await;
+        done.and(synced).map_err(|error| self.caller.explain(error, target))?;
         self.answer(|| json!({ "path": target.to_string(), "bytes": bytes }));
         Ok(())
     }
@@ -56,7 +61,7 @@ impl Session {
                 return Ok(());
             }
             let length = buffer.len() as u64;
-            self.client.append(handle, Bytes::from(buffer)).await?;
+            self.caller.client.append(handle, Bytes::from(buffer)).await?;
             *bytes += length;
         }
     }

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use ebb_cli::path::EbbPath;
+use ebb_api::path::EbbPath;
 use ebb_client::{Access, NewFile, NewName, SetAttr, SetTime};
 use ebb_types::{Attr, ErrorKind, FileKind, Result, bail};
 use serde_json::json;
@@ -31,7 +31,7 @@ impl Session {
         let mut at = EbbPath::new("/")?;
         for part in path.as_bytes().split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
             at = at.join(part);
-            match self.find(&at).await? {
+            match self.caller.find(&at).await? {
                 Some(attr) if attr.kind == FileKind::Directory => {}
                 Some(_) => bail!(NotDirectory, "{at} is not a directory"),
                 None => match self.make_dir(&at).await {
@@ -45,24 +45,25 @@ impl Session {
     }
 
     async fn make_dir(&self, path: &EbbPath) -> Result<()> {
-        let (parent, name) = self.parent(path).await?;
-        self.client
-            .make_dir(&self.credentials, NewName { parent, name, mode: 0o777, umask: umask() })
+        let (parent, name) = self.caller.parent(path).await?;
+        self.caller
+            .client
+            .make_dir(&self.caller.credentials, NewName { parent, name, mode: 0o777, umask: umask() })
             .await
             .map(drop)
-            .map_err(|error| self.explain(error, path))
+            .map_err(|error| self.caller.explain(error, path))
     }
 
     pub(super) async fn ln(&self, target: &OsStr, link: &EbbPath, symbolic: bool) -> Result<()> {
-        let (parent, name) = self.parent(link).await?;
+        let (parent, name) = self.caller.parent(link).await?;
         let done = if symbolic {
-            self.client.symlink(&self.credentials, parent, name, target.as_bytes()).await
+            self.caller.client.symlink(&self.caller.credentials, parent, name, target.as_bytes()).await
         } else {
             let target = EbbPath::new(target.as_bytes())?;
-            let inode = self.resolve_link(&target).await?.inode;
-            self.client.link(&self.credentials, inode, parent, name).await
+            let inode = self.caller.resolve_link(&target).await?.inode;
+            self.caller.client.link(&self.caller.credentials, inode, parent, name).await
         };
-        done.map_err(|error| self.explain(error, link))?;
+        done.map_err(|error| self.caller.explain(error, link))?;
         self.answer(|| json!({ "made": [link.to_string()], "symbolic": symbolic }));
         Ok(())
     }
@@ -70,19 +71,23 @@ impl Session {
     pub(super) async fn touch(&self, paths: &[EbbPath], no_create: bool) -> Result<()> {
         let mut made = Vec::new();
         for path in paths {
-            match self.find(path).await? {
+            match self.caller.find(path).await? {
                 Some(attr) => {
                     let now = Some(SetTime::Now);
                     self.set(path, &attr, SetAttr { atime: now, mtime: now, ..SetAttr::default() }).await?;
                 }
                 None if no_create => {}
                 None => {
-                    let (parent, name) = self.parent(path).await?;
+                    let (parent, name) = self.caller.parent(path).await?;
                     let name = NewName { parent, name, mode: 0o666, umask: umask() };
                     let new = NewFile { name, ..NewFile::or_existing(parent, name.name, Access::Write) };
-                    let created =
-                        self.client.create(&self.credentials, new).await.map_err(|error| self.explain(error, path))?;
-                    self.client.close(created.handle).await;
+                    let created = self
+                        .caller
+                        .client
+                        .create(&self.caller.credentials, new)
+                        .await
+                        .map_err(|error| self.caller.explain(error, path))?;
+                    self.caller.client.close(created.handle).await;
                     made.push(path.clone());
                 }
             }
@@ -107,19 +112,20 @@ impl Session {
     }
 
     async fn set(&self, path: &EbbPath, attr: &Attr, set: SetAttr) -> Result<()> {
-        self.client
-            .set_attr(&self.credentials, attr.inode, set)
+        self.caller
+            .client
+            .set_attr(&self.caller.credentials, attr.inode, set)
             .await
             .map(drop)
-            .map_err(|error| self.explain(error, path))
+            .map_err(|error| self.caller.explain(error, path))
     }
 
     /// Whether a condition holds.
     pub(super) async fn test(&self, path: &EbbPath, condition: Condition) -> Result<bool> {
         if condition.link {
-            return Ok(self.exists(path).await? && self.resolve_link(path).await?.kind == FileKind::Symlink);
+            return Ok(self.exists(path).await? && self.caller.resolve_link(path).await?.kind == FileKind::Symlink);
         }
-        let found = match self.find(path).await {
+        let found = match self.caller.find(path).await {
             // A part of the path is a file.
             Err(error) if error.kind() == ErrorKind::NotDirectory => None,
             found => found?,

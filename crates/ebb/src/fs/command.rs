@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Subcommand};
-use ebb_cli::path::EbbPath;
+use ebb_api::path::EbbPath;
 
 use super::acl::SetfaclArgs;
 use super::copy::{CopyArgs, MergeArgs};

@@ -117,7 +117,7 @@ trait Job: Send + 'static {
 
 impl Session {
     fn tools(&self, rules: Rules, bar: ProgressBar) -> Arc<Tools> {
-        Arc::new(Tools { client: self.client.clone(), credentials: self.credentials.clone(), rules, bar })
+        Arc::new(Tools { client: self.caller.client.clone(), credentials: self.caller.credentials.clone(), rules, bar })
     }
 
     /// Carries out jobs, several at a time, and adds each to the tally as it ends.

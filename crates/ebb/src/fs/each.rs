@@ -1,6 +1,6 @@
 //! A change of many paths: each one stands for itself, and the counts at the end tell what was done.
 
-use ebb_cli::path::EbbPath;
+use ebb_api::path::EbbPath;
 use ebb_types::{Attr, Error, Result};
 use serde_json::json;
 
@@ -21,7 +21,7 @@ impl Session {
     pub(super) async fn change_each(&self, paths: &[EbbPath], recursive: bool, change: &impl Change) -> Result<bool> {
         let mut changes = Changes::default();
         if let ([path], false) = (paths, recursive) {
-            let attr = self.resolve(path).await?;
+            let attr = self.caller.resolve(path).await?;
             changes.changed += u64::from(change.apply(self, path, &attr).await?);
             return Ok(changes.report(self));
         }
@@ -30,7 +30,7 @@ impl Session {
             let listed = if recursive {
                 walk::walk(self, top, |path, attr| found.push((path.clone(), *attr))).await
             } else {
-                self.resolve(top).await.map(|attr| found.push((top.clone(), attr)))
+                self.caller.resolve(top).await.map(|attr| found.push((top.clone(), attr)))
             };
             // What is below comes first: a directory may lose the permission to go there.
             for (path, attr) in found.iter().rev() {

@@ -3,7 +3,7 @@
 //! A shell expands them only against its own directories, so the command line does it for paths of the file system. A
 //! path that exists as it is written stands for itself.
 
-use ebb_cli::path::EbbPath;
+use ebb_api::path::EbbPath;
 use ebb_types::{ErrorKind, FileKind, Result, bail, err};
 use globset::{GlobBuilder, GlobMatcher};
 
@@ -44,10 +44,10 @@ impl Session {
 
     /// Whether something of this name is there; a symbolic link may lead nowhere.
     pub(super) async fn exists(&self, path: &EbbPath) -> Result<bool> {
-        match self.client.resolve_link(&self.credentials, path.as_bytes()).await {
+        match self.caller.client.resolve_link(&self.caller.credentials, path.as_bytes()).await {
             Ok(_) => Ok(true),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotDirectory) => Ok(false),
-            Err(error) => Err(self.explain(error, path)),
+            Err(error) => Err(self.caller.explain(error, path)),
         }
     }
 
@@ -69,7 +69,7 @@ impl Session {
 
     /// Entries of a directory that fit, in order. Names that begin with a dot fit only a pattern that does.
     async fn matching(&self, directory: &EbbPath, part: &[u8]) -> Result<Vec<EbbPath>> {
-        let Some(attr) = self.find(directory).await?.filter(|attr| attr.kind == FileKind::Directory) else {
+        let Some(attr) = self.caller.find(directory).await?.filter(|attr| attr.kind == FileKind::Directory) else {
             return Ok(Vec::new());
         };
         let matcher = matcher(part, Case::Sensitive)?;
@@ -101,7 +101,7 @@ pub(super) fn matcher(pattern: &[u8], case: Case) -> Result<GlobMatcher> {
 
 /// Whether a name fits.
 pub(super) fn fits(matcher: &GlobMatcher, name: &[u8]) -> bool {
-    matcher.is_match(ebb_cli::path::os(name))
+    matcher.is_match(ebb_api::path::os(name))
 }
 
 fn has_pattern(bytes: &[u8]) -> bool {

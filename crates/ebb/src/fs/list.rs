@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use ebb_api::path::{EbbPath, text};
+use ebb_api::users;
+use ebb_cli::output::put_json;
 use ebb_cli::output::{Output, Table, counted, human_bytes, print_name};
-use ebb_cli::path::{EbbPath, put_json, text};
-use ebb_cli::users;
 use ebb_client::DirEntry;
 use ebb_types::{Attr, DatasetId, FileKind, Result};
 use serde_json::json;
@@ -18,7 +19,7 @@ impl Session {
         let paths = self.expand(args.paths.clone()).await?;
         let (mut files, mut directories) = (Vec::new(), Vec::new());
         for path in &paths {
-            let attr = self.resolve_link(path).await?;
+            let attr = self.caller.resolve_link(path).await?;
             if attr.kind == FileKind::Directory && !args.directory {
                 directories.push((path.clone(), attr.inode));
             } else {
@@ -43,7 +44,7 @@ impl Session {
         }
         directories.reverse();
         while let Some((path, inode)) = directories.pop() {
-            let entries = walk::entries(self, inode).await.map_err(|error| self.explain(error, &path))?;
+            let entries = walk::entries(self, inode).await.map_err(|error| self.caller.explain(error, &path))?;
             if args.recursive {
                 let below = entries.iter().filter(|entry| entry.kind == FileKind::Directory);
                 let mut below: Vec<_> = below.map(|entry| (path.join(&entry.name), entry.inode)).collect();
@@ -62,9 +63,9 @@ impl Session {
         let mut objects = Vec::new();
         let datasets = self.datasets().await?;
         for path in paths {
-            let attr = self.resolve_link(path).await?;
+            let attr = self.caller.resolve_link(path).await?;
             let target = match attr.kind {
-                FileKind::Symlink => Some(self.client.read_link(&self.credentials, attr.inode).await?),
+                FileKind::Symlink => Some(self.caller.client.read_link(&self.caller.credentials, attr.inode).await?),
                 _ => None,
             };
             if self.output.json() {
@@ -87,7 +88,7 @@ impl Session {
 
     /// The datasets' paths.
     async fn datasets(&self) -> Result<Datasets> {
-        let all = crate::dataset::datasets(&self.client).await?;
+        let all = crate::dataset::datasets(&self.caller.client).await?;
         Ok(Datasets(all.into_iter().map(|dataset| (DatasetId::new(dataset.id), dataset.path)).collect()))
     }
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ebb_api::path::EbbPath;
 use ebb_cli::admin;
 use ebb_cli::directory::ClusterDir;
 use ebb_cli::output::Table;
-use ebb_cli::path::EbbPath;
 use ebb_client::BlinkState;
 use ebb_types::{DatasetId, FileKind, Geometry, NodeId, Result, bail};
 use ebb_wire::pb::explain_copies::What;
@@ -60,13 +60,13 @@ fn node_json(node: u64, host: &str, power: &BlinkState, serving: &Serving) -> Ma
 
 impl Session {
     pub(super) async fn locations(&self, cluster: &ClusterDir, path: &EbbPath, why: bool) -> Result<()> {
-        let attr = self.resolve(path).await?;
+        let attr = self.caller.resolve(path).await?;
         if attr.kind != FileKind::File {
             bail!(Invalid, "{path} is not a regular file: only files have metablocks");
         }
         let Geometry { block_size, metablock_size } = attr.storage.geometry;
-        let blocks = self.client.file_info(attr.inode).await?;
-        let serving = Serving::new(attr.storage.dataset, &self.client.nodes());
+        let blocks = self.caller.client.file_info(attr.inode).await?;
+        let serving = Serving::new(attr.storage.dataset, &self.caller.client.nodes());
         let files = admin::master(cluster)?.call(&pb::Locate { inode: attr.inode.raw() }, admin::ASK).await?.replicas;
         let reasons = if why { explained(cluster, attr.inode.raw()).await? } else { BTreeMap::new() };
         let files: BTreeMap<(u64, u64), pb::LocatedReplica> =
@@ -107,7 +107,7 @@ impl Session {
                     metablock.length.to_string(),
                     version.clone(),
                     format!("n{}", extra.node),
-                    self.client.host_of(extra.node).to_string(),
+                    self.caller.client.host_of(extra.node).to_string(),
                     "extra copy".to_owned(),
                     format!("v{}", extra.volume),
                     files.get(&(metablock.id, extra.volume)).map_or_else(String::new, |place| place.file.clone()),
@@ -115,7 +115,8 @@ impl Session {
             }
             let extra = metablock.extra.iter().map(|extra| {
                 let file = files.get(&(metablock.id, extra.volume)).map(|place| place.file.clone());
-                let (host, power) = (self.client.host_of(extra.node), self.client.blink_state(NodeId::new(extra.node)));
+                let (host, power) =
+                    (self.caller.client.host_of(extra.node), self.caller.client.blink_state(NodeId::new(extra.node)));
                 let mut shown = node_json(extra.node, host.as_str(), &power, &serving);
                 shown.insert("volume".to_owned(), json!(format!("v{}", extra.volume)));
                 shown.insert("file".to_owned(), json!(file));

@@ -4,8 +4,9 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
+use ebb_api::path::EbbPath;
 use ebb_cli::output::print_line;
-use ebb_cli::path::{EbbPath, put_json};
+use ebb_cli::output::put_json;
 use ebb_cli::units::ByteSize;
 use ebb_client::{Access, Handle};
 use ebb_types::{Attr, FileKind, Result, bail, err};
@@ -67,7 +68,7 @@ impl Session {
     /// # Errors
     /// `IsDirectory` or `Invalid` if it is none, and those of a look-up.
     pub async fn regular(&self, path: &EbbPath) -> Result<Attr> {
-        let attr = self.resolve(path).await?;
+        let attr = self.caller.resolve(path).await?;
         must_be_regular(path, attr)
     }
 
@@ -79,9 +80,9 @@ impl Session {
     /// Reads a file from an offset on, until its end or until `sink` has enough. Returns where it stopped.
     async fn read_from(&self, path: &EbbPath, offset: u64, mut sink: impl FnMut(&[u8]) -> Result<Go>) -> Result<u64> {
         let attr = self.regular(path).await?;
-        let (handle, _) = self.client.open(&self.credentials, attr.inode, Access::Read).await?;
-        let done = self.read_open(handle, offset, &mut sink).await.map_err(|error| self.explain(error, path));
-        self.client.close(handle).await;
+        let (handle, _) = self.caller.client.open(&self.caller.credentials, attr.inode, Access::Read).await?;
+        let done = self.read_open(handle, offset, &mut sink).await.map_err(|error| self.caller.explain(error, path));
+        self.caller.client.close(handle).await;
         done
     }
 
@@ -92,7 +93,7 @@ impl Session {
         sink: &mut impl FnMut(&[u8]) -> Result<Go>,
     ) -> Result<u64> {
         loop {
-            let data = self.client.read(handle, offset, STEP).await?;
+            let data = self.caller.client.read(handle, offset, STEP).await?;
             if data.is_empty() {
                 return Ok(offset);
             }
@@ -136,7 +137,7 @@ impl Session {
 
     pub(super) async fn tail(&self, args: &TailArgs) -> Result<()> {
         let attr = self.regular(&args.path).await?;
-        let (handle, opened) = self.client.open(&self.credentials, attr.inode, Access::Read).await?;
+        let (handle, opened) = self.caller.client.open(&self.caller.credentials, attr.inode, Access::Read).await?;
         let done = async {
             let start = match args.bytes {
                 Some(bytes) => opened.size.saturating_sub(bytes.0),
@@ -149,14 +150,14 @@ impl Session {
             // A signal ends it.
             loop {
                 tokio::time::sleep(LOOK_AGAIN).await;
-                let size = self.client.get_attr(&self.credentials, attr.inode).await?.size;
+                let size = self.caller.client.get_attr(&self.caller.credentials, attr.inode).await?.size;
                 // The file was cut: what follows is new.
                 at = if size < at { 0 } else { at };
                 at = self.read_open(handle, at, &mut |data| print(data).map(|()| Go::On)).await?;
             }
         };
-        let done = done.await.map_err(|error| self.explain(error, &args.path));
-        self.client.close(handle).await;
+        let done = done.await.map_err(|error| self.caller.explain(error, &args.path));
+        self.caller.client.close(handle).await;
         done
     }
 
@@ -166,7 +167,7 @@ impl Session {
         let mut end = size;
         while end > 0 {
             let start = end.saturating_sub(u64::from(STEP));
-            let data = self.client.read(handle, start, (end - start) as u32).await?;
+            let data = self.caller.client.read(handle, start, (end - start) as u32).await?;
             for (at, byte) in data.iter().enumerate().rev() {
                 // The newline at the very end ends the last line, and begins none.
                 if *byte == b'\n' && start + at as u64 + 1 < size {

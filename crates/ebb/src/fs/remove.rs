@@ -1,6 +1,6 @@
 //! `ebb fs rm`.
 
-use ebb_cli::path::EbbPath;
+use ebb_api::path::EbbPath;
 use ebb_types::{Error, ErrorKind, FileKind, InodeId, Result, bail, counted};
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -97,7 +97,7 @@ impl Session {
     }
 
     async fn rm_one(&self, path: &EbbPath, how: Removing, bins: &mut Bins, removed: &mut Removed) -> Result<()> {
-        let attr = match self.resolve_link(path).await {
+        let attr = match self.caller.resolve_link(path).await {
             Err(error) if how.force && error.kind() == ErrorKind::NotFound => return Ok(()),
             attr => attr?,
         };
@@ -109,10 +109,10 @@ impl Session {
             removed.kept += 1;
             return Ok(());
         }
-        let (parent, name) = self.parent(path).await?;
-        let explain = |error| self.explain(error, path);
+        let (parent, name) = self.caller.parent(path).await?;
+        let explain = |error| self.caller.explain(error, path);
         if attr.kind != FileKind::Directory {
-            self.client.unlink(&self.credentials, parent, name).await.map_err(explain)?;
+            self.caller.client.unlink(&self.caller.credentials, parent, name).await.map_err(explain)?;
             removed.file();
             return Ok(());
         }
@@ -128,7 +128,7 @@ impl Session {
         removed: &mut Removed,
     ) -> Result<()> {
         self.empty(directory, removed).await?;
-        self.client.remove_dir(&self.credentials, parent, name).await?;
+        self.caller.client.remove_dir(&self.caller.credentials, parent, name).await?;
         removed.directory();
         Ok(())
     }
@@ -144,13 +144,13 @@ impl Session {
                 continue;
             };
             if entry.kind != FileKind::Directory {
-                gone(self.client.unlink(&self.credentials, directory, &entry.name).await)?;
+                gone(self.caller.client.unlink(&self.caller.credentials, directory, &entry.name).await)?;
                 removed.file();
                 continue;
             }
             let Some(inside) = gone(walk::entries(self, entry.inode).await)? else { continue };
             if inside.is_empty() {
-                gone(self.client.remove_dir(&self.credentials, directory, &entry.name).await)?;
+                gone(self.caller.client.remove_dir(&self.caller.credentials, directory, &entry.name).await)?;
                 removed.directory();
             } else {
                 let inode = entry.inode;

@@ -1,6 +1,6 @@
 //! `ebb fs mv`.
 
-use ebb_cli::path::EbbPath;
+use ebb_api::path::EbbPath;
 use ebb_client::{Rename, RenameMode};
 use ebb_types::{ErrorKind, FileKind, Result, bail};
 use serde_json::json;
@@ -10,7 +10,7 @@ use super::Session;
 impl Session {
     /// Renames files and directories. In another dataset they are copied, compared and removed.
     pub(super) async fn mv(&self, sources: &[EbbPath], target: &EbbPath) -> Result<()> {
-        let into = self.find(target).await?.is_some_and(|attr| attr.kind == FileKind::Directory);
+        let into = self.caller.find(target).await?.is_some_and(|attr| attr.kind == FileKind::Directory);
         if sources.len() > 1 && !into {
             bail!(NotDirectory, "{target} is not a directory: several files go only into one");
         }
@@ -32,15 +32,15 @@ impl Session {
 
     /// Gives a file or directory another name in its dataset; what has this name is replaced.
     pub(super) async fn rename(&self, source: &EbbPath, target: &EbbPath) -> Result<()> {
-        let (source_parent, source_name) = self.parent(source).await?;
-        let (target_parent, target_name) = self.parent(target).await?;
+        let (source_parent, source_name) = self.caller.parent(source).await?;
+        let (target_parent, target_name) = self.caller.parent(target).await?;
         let rename = Rename { source_parent, source_name, target_parent, target_name, mode: RenameMode::Replace };
-        match self.client.rename(&self.credentials, rename).await {
+        match self.caller.client.rename(&self.caller.credentials, rename).await {
             // These are about the new name, the others about the old one.
             Err(error) if matches!(error.kind(), ErrorKind::NotEmpty | ErrorKind::IsDirectory | ErrorKind::Exists) => {
-                Err(self.explain(error, target))
+                Err(self.caller.explain(error, target))
             }
-            renamed => renamed.map_err(|error| self.explain(error, source)),
+            renamed => renamed.map_err(|error| self.caller.explain(error, source)),
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use ebb_api::path::EbbPath;
+use ebb_cli::output::put_json;
 use ebb_cli::output::{Table, counted, human_bytes};
-use ebb_cli::path::{EbbPath, put_json};
 use ebb_types::{Attr, FileKind, InodeId, Result};
 use serde_json::{Value, json};
 
@@ -94,7 +95,7 @@ impl Session {
 
     /// What is below a path, and below each entry of a directory, in order of their names.
     async fn usage(&self, path: &EbbPath, seen: &mut Seen) -> Result<(Usage, Vec<(EbbPath, Usage)>)> {
-        let top = self.resolve_link(path).await?;
+        let top = self.caller.resolve_link(path).await?;
         let mut total = Usage::default();
         total.add(&top, seen);
         let mut children = Vec::new();
@@ -117,7 +118,7 @@ impl Session {
     }
 
     pub(super) async fn df(&self) -> Result<()> {
-        let space = self.client.stat_fs(InodeId::ROOT).await?;
+        let space = self.caller.client.stat_fs(InodeId::ROOT).await?;
         if self.output.json() {
             self.output.print_json(&json!({
                 "capacity_bytes": space.capacity_bytes, "free_bytes": space.free_bytes,

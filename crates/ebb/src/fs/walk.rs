@@ -1,6 +1,6 @@
 //! Listing directories and trees.
 
-use ebb_cli::path::EbbPath;
+use ebb_api::path::EbbPath;
 use ebb_client::{DirEntry, EntryDetail};
 use ebb_types::{Attr, FileKind, InodeId, Result};
 
@@ -14,8 +14,11 @@ pub async fn entries(session: &Session, directory: InodeId) -> Result<Vec<DirEnt
     let mut all = Vec::new();
     let mut after = None;
     loop {
-        let page =
-            session.client.read_dir(&session.credentials, directory, after, BATCH, EntryDetail::Attributes).await?;
+        let page = session
+            .caller
+            .client
+            .read_dir(&session.caller.credentials, directory, after, BATCH, EntryDetail::Attributes)
+            .await?;
         after = page.entries.last().map(|entry| entry.cookie).or(after);
         all.extend(page.entries);
         if page.is_last {
@@ -26,7 +29,7 @@ pub async fn entries(session: &Session, directory: InodeId) -> Result<Vec<DirEnt
 
 /// Visits a path and all below it, directories before their entries. Symbolic links are not followed.
 pub async fn walk(session: &Session, path: &EbbPath, mut visit: impl FnMut(&EbbPath, &Attr)) -> Result<()> {
-    let top = session.resolve_link(path).await?;
+    let top = session.caller.resolve_link(path).await?;
     visit(path, &top);
     let mut pending = Vec::new();
     if top.kind == FileKind::Directory {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ebb_cli::explain::explain;
+use ebb_api::explain::explain;
+use ebb_api::path::EbbPath;
 use ebb_cli::output::human_bytes;
-use ebb_cli::path::EbbPath;
 use ebb_cli::{Context, admin};
 use ebb_client::Client;
 use ebb_types::Result;

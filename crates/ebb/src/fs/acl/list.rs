@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use ebb_cli::users;
+use ebb_api::users;
 use ebb_types::{Result, bail};
 
 /// `struct posix_acl_xattr_header`: the version, then entries of tag, permissions and id, all little-endian.

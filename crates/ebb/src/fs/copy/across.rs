@@ -3,7 +3,7 @@
 //! The copy is made under a name beside the target, with all attributes, and compared byte by byte. Then it gets its
 //! name, and the source goes. A command that ends before leaves the source as it is.
 
-use ebb_cli::path::EbbPath;
+use ebb_api::path::EbbPath;
 use ebb_client::{Access, SetAttr, SetTime, XattrMode};
 use ebb_types::{Attr, ErrorKind, FileKind, Result, bail, err};
 
@@ -38,11 +38,11 @@ impl Session {
     }
 
     async fn copy_beside(&self, source: &EbbPath, aside: &EbbPath) -> Result<()> {
-        let top = self.resolve_link(source).await?;
+        let top = self.caller.resolve_link(source).await?;
         if top.kind == FileKind::Symlink {
-            let (parent, name) = self.parent(aside).await?;
-            let link = self.client.read_link(&self.credentials, top.inode).await?;
-            return self.client.symlink(&self.credentials, parent, name, &link).await.map(drop);
+            let (parent, name) = self.caller.parent(aside).await?;
+            let link = self.caller.client.read_link(&self.caller.credentials, top.inode).await?;
+            return self.caller.client.symlink(&self.caller.credentials, parent, name, &link).await.map(drop);
         }
         // All attributes are set when the contents were compared.
         let args = CopyArgs { recursive: true, force: false, no_clobber: false, preserve: false };
@@ -65,14 +65,14 @@ impl Session {
 
     /// Compares a copy with its source, and gives it the attributes that a copy of contents leaves out.
     async fn complete(&self, attr: &Attr, copy: &EbbPath) -> Result<()> {
-        let copied = self.resolve_link(copy).await?;
+        let copied = self.caller.resolve_link(copy).await?;
         if attr.kind == FileKind::Symlink {
             return Ok(());
         }
         if attr.kind == FileKind::File {
             self.compare(attr, &copied).await?;
         }
-        let (client, credentials) = (&self.client, &self.credentials);
+        let (client, credentials) = (&self.caller.client, &self.caller.credentials);
         let names = client.list_xattr(credentials, attr.inode).await?;
         if !names.is_empty() && !credentials.is_root() {
             // Without the right to write, an owner sets no attributes. The mode of the source comes last.
@@ -100,9 +100,9 @@ impl Session {
 
     /// Reads both files side by side.
     async fn compare(&self, source: &Attr, copy: &Attr) -> Result<()> {
-        let client = &self.client;
-        let (left, _) = client.open(&self.credentials, source.inode, Access::Read).await?;
-        let opened = client.open(&self.credentials, copy.inode, Access::Read).await;
+        let client = &self.caller.client;
+        let (left, _) = client.open(&self.caller.credentials, source.inode, Access::Read).await?;
+        let opened = client.open(&self.caller.credentials, copy.inode, Access::Read).await;
         let done = match opened {
             Ok((right, _)) => {
                 let done = self.compare_open(left, right).await;
@@ -118,8 +118,10 @@ impl Session {
     async fn compare_open(&self, left: ebb_client::Handle, right: ebb_client::Handle) -> Result<()> {
         let mut offset = 0;
         loop {
-            let (one, other) =
-                tokio::try_join!(self.client.read(left, offset, STEP), self.client.read(right, offset, STEP))?;
+            let (one, other) = tokio::try_join!(
+                self.caller.client.read(left, offset, STEP),
+                self.caller.client.read(right, offset, STEP)
+            )?;
             if one != other {
                 return Err(err!(Stale, "the copy differs: the file has been written meanwhile"));
             }

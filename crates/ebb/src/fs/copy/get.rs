@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ebb_cli::path::{EbbPath, os};
+use ebb_api::path::{EbbPath, os};
 use ebb_types::{Attr, Error, FileKind, Result, bail, err};
 
 use super::local::{self, LocalLanding, Target};
@@ -46,7 +46,7 @@ impl Session {
         }
         let target_of = |source: &EbbPath| if into { target.join(os(source.last())) } else { target.to_owned() };
         if let [source] = sources {
-            let attr = self.resolve(source).await?;
+            let attr = self.caller.resolve(source).await?;
             if attr.kind != FileKind::Directory {
                 let tools = self.tools(args.rules(), self.output.byte_bar(attr.size, &format!("get {source}")));
                 let target = target_of(source);
@@ -65,7 +65,7 @@ impl Session {
     }
 
     async fn get_tree(&self, source: &EbbPath, target: &Path, args: CopyArgs, tally: &mut Tally) -> Result<()> {
-        let top = self.resolve(source).await?;
+        let top = self.caller.resolve(source).await?;
         if top.kind == FileKind::Directory && !args.recursive {
             bail!(IsDirectory, "a directory: give -r to copy it with all below");
         }

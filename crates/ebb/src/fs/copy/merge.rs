@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ebb_cli::path::EbbPath;
+use ebb_api::path::EbbPath;
 use ebb_types::{Attr, Error, FileKind, Result, bail};
 
 use super::local::{self, LocalLanding, Target};
@@ -58,12 +58,13 @@ impl Session {
     async fn files_of(&self, sources: &[EbbPath]) -> Result<Vec<(EbbPath, Attr)>> {
         let mut files = Vec::new();
         for source in sources {
-            let attr = self.resolve(source).await?;
+            let attr = self.caller.resolve(source).await?;
             if attr.kind != FileKind::Directory {
                 files.push((source.clone(), must_be_regular(source, attr)?));
                 continue;
             }
-            let mut entries = walk::entries(self, attr.inode).await.map_err(|error| self.explain(error, source))?;
+            let mut entries =
+                walk::entries(self, attr.inode).await.map_err(|error| self.caller.explain(error, source))?;
             entries.sort_by(|one, other| one.name.cmp(&other.name));
             let inside = entries.into_iter().filter_map(|entry| Some((source.join(&entry.name), entry.attr?)));
             files.extend(inside.filter(|(_, attr)| attr.kind == FileKind::File));

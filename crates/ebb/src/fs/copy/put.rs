@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ebb_cli::path::EbbPath;
+use ebb_api::path::EbbPath;
 use ebb_client::{Client, Handle};
 use ebb_types::{Error, ErrorKind, FileKind, HostName, InodeId, Result, bail, err};
 use indicatif::ProgressBar;
@@ -58,7 +58,7 @@ impl Session {
         hosts: &[String],
     ) -> Result<bool> {
         let hosts = self.known_hosts(hosts)?;
-        let into = self.find(target).await?.is_some_and(|attr| attr.kind == FileKind::Directory);
+        let into = self.caller.find(target).await?.is_some_and(|attr| attr.kind == FileKind::Directory);
         if sources.len() > 1 && !into {
             bail!(NotDirectory, "{target} is not a directory: several files go only into one");
         }
@@ -78,7 +78,7 @@ impl Session {
 
     /// Hosts by name; `Invalid` for one without a node, on which nothing could lie.
     fn known_hosts(&self, names: &[String]) -> Result<Arc<[HostName]>> {
-        let nodes = self.client.nodes();
+        let nodes = self.caller.client.nodes();
         if let Some(strange) = names.iter().find(|name| !nodes.iter().any(|node| node.host == **name)) {
             let known: Vec<&str> = nodes.iter().map(|node| node.host.as_str()).collect();
             bail!(Invalid, "--hosts {strange}: no node is there; nodes are on {}", known.join(", "));
@@ -191,11 +191,11 @@ impl Session {
 
     /// The directory at a place. True: it is new.
     pub(super) async fn ensure_directory(&self, place: &Place, mode: u32) -> Result<(InodeId, bool)> {
-        let made = self.client.make_dir(&self.credentials, new_directory(place, mode & 0o777)).await;
+        let made = self.caller.client.make_dir(&self.caller.credentials, new_directory(place, mode & 0o777)).await;
         match made {
             Ok(attr) => Ok((attr.inode, true)),
             Err(error) if error.kind() == ErrorKind::Exists => {
-                let found = self.client.lookup(&self.credentials, place.parent, &place.name).await?;
+                let found = self.caller.client.lookup(&self.caller.credentials, place.parent, &place.name).await?;
                 if found.kind != FileKind::Directory {
                     bail!(NotDirectory, "a file of this name is there: no directory can be made");
                 }
@@ -207,7 +207,7 @@ impl Session {
 
     /// The place that a path names.
     pub(super) async fn place(&self, path: &EbbPath) -> Result<Place> {
-        let (parent, name) = self.parent(path).await?;
+        let (parent, name) = self.caller.parent(path).await?;
         Ok(Place { parent, name: name.to_vec() })
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ebb_cli::path::EbbPath;
+use ebb_api::path::EbbPath;
 use ebb_client::{Access, CopyRange};
 use ebb_types::{Attr, ErrorKind, FileKind, Result, bail};
 
@@ -40,13 +40,13 @@ impl Job for CopyJob {
 impl Session {
     /// Copies files. False: something was not copied.
     pub(in crate::fs) async fn cp(&self, sources: &[EbbPath], target: &EbbPath, args: CopyArgs) -> Result<bool> {
-        let into = self.find(target).await?.is_some_and(|attr| attr.kind == FileKind::Directory);
+        let into = self.caller.find(target).await?.is_some_and(|attr| attr.kind == FileKind::Directory);
         if sources.len() > 1 && !into {
             bail!(NotDirectory, "{target} is not a directory: several files go only into one");
         }
         let target_of = |source: &EbbPath| if into { target.join(source.last()) } else { target.clone() };
         if let [source] = sources {
-            let attr = self.resolve(source).await?;
+            let attr = self.caller.resolve(source).await?;
             if attr.kind != FileKind::Directory {
                 let tools = self.tools(args.rules(), self.output.byte_bar(attr.size, &format!("cp {source}")));
                 let target = target_of(source);
@@ -72,7 +72,7 @@ impl Session {
         args: CopyArgs,
         tally: &mut Tally,
     ) -> Result<()> {
-        let top = self.resolve(source).await?;
+        let top = self.caller.resolve(source).await?;
         let mut found = Vec::new();
         if top.kind == FileKind::Directory {
             if !args.recursive {

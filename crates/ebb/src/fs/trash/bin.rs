@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use ebb_cli::path::EbbPath;
+use ebb_api::path::EbbPath;
 use ebb_client::{NewName, Rename, RenameMode, XattrMode};
 use ebb_types::trash::{DIRECTORY, FORMER_PATH};
 use ebb_types::{Attr, ErrorKind, FileKind, InodeId, Result, WallTime, bail, err};
@@ -95,7 +95,7 @@ impl Bins {
 impl Session {
     /// The trash of each dataset.
     pub(in crate::fs) async fn bins(&self) -> Result<Bins> {
-        let datasets = crate::dataset::datasets(&self.client).await?;
+        let datasets = crate::dataset::datasets(&self.caller.client).await?;
         let (mut bins, mut roots) = (BTreeMap::new(), Vec::new());
         // One whose root directory is removed has no path.
         for dataset in datasets.iter().filter(|dataset| !dataset.path.is_empty()) {
@@ -108,7 +108,7 @@ impl Session {
 
     /// Moves a path to the trash.
     pub(in crate::fs) async fn throw(&self, bin: &mut Bin, path: &EbbPath) -> Result<()> {
-        let (parent, name) = self.parent(path).await?;
+        let (parent, name) = self.caller.parent(path).await?;
         let own = match bin.own {
             Some(own) => own,
             None => *bin.own.insert(self.own_directory(bin).await?),
@@ -116,7 +116,10 @@ impl Session {
         let (removal, removal_name) = self.make_removal(own).await?;
         let moved = async {
             let former = Bytes::copy_from_slice(path.as_bytes());
-            self.client.set_xattr(&self.credentials, removal, FORMER_PATH, former, XattrMode::Any).await?;
+            self.caller
+                .client
+                .set_xattr(&self.caller.credentials, removal, FORMER_PATH, former, XattrMode::Any)
+                .await?;
             let rename = Rename {
                 source_parent: parent,
                 source_name: name,
@@ -124,32 +127,32 @@ impl Session {
                 target_name: name,
                 mode: RenameMode::NoReplace,
             };
-            self.client.rename(&self.credentials, rename).await
+            self.caller.client.rename(&self.caller.credentials, rename).await
         };
         let moved = moved.await;
         if moved.is_err() {
-            let _ = self.client.remove_dir(&self.credentials, own, &removal_name).await;
+            let _ = self.caller.client.remove_dir(&self.caller.credentials, own, &removal_name).await;
         }
-        moved.map_err(|error| self.explain(error, path))
+        moved.map_err(|error| self.caller.explain(error, path))
     }
 
     /// The user's directory in the trash, made if it is missing.
     async fn own_directory(&self, bin: &Bin) -> Result<InodeId> {
         let (trash, root) = (bin.path(), &bin.root);
-        let Some(top) = self.find(&trash).await? else {
+        let Some(top) = self.caller.find(&trash).await? else {
             bail!(
                 NotFound,
                 "{trash} does not exist: `ebb dataset set {root} --trash` makes it again; --skip-trash removes at once"
             );
         };
-        let name = self.credentials.uid.to_string();
+        let name = self.caller.credentials.uid.to_string();
         let new = NewName { parent: top.inode, name: name.as_bytes(), mode: MODE, umask: 0 };
-        match self.client.make_dir(&self.credentials, new).await {
+        match self.caller.client.make_dir(&self.caller.credentials, new).await {
             Ok(made) => Ok(made.inode),
             Err(error) if error.kind() == ErrorKind::Exists => {
-                self.resolve(&trash.join(name.as_bytes())).await.map(|attr| attr.inode)
+                self.caller.resolve(&trash.join(name.as_bytes())).await.map(|attr| attr.inode)
             }
-            Err(error) => Err(self.explain(error, &trash)),
+            Err(error) => Err(self.caller.explain(error, &trash)),
         }
     }
 
@@ -159,7 +162,7 @@ impl Session {
         for number in 1_u32.. {
             let name = format!("{now}.{number}").into_bytes();
             let new = NewName { parent: own, name: &name, mode: MODE, umask: 0 };
-            match self.client.make_dir(&self.credentials, new).await {
+            match self.caller.client.make_dir(&self.caller.credentials, new).await {
                 Ok(made) => return Ok((made.inode, name)),
                 Err(error) if error.kind() == ErrorKind::Exists => {}
                 Err(error) => return Err(error.context("making a directory in the trash")),
@@ -173,14 +176,14 @@ impl Session {
         let bins = self.bins().await?.bins;
         let mut asked = Vec::new();
         for path in paths {
-            asked.push(self.resolve(path).await?.storage.dataset.raw());
+            asked.push(self.caller.resolve(path).await?.storage.dataset.raw());
         }
         let mut found = Vec::new();
         for (_, bin) in bins.iter().filter(|(dataset, _)| paths.is_empty() || asked.contains(dataset)) {
             let trash = bin.path();
-            let Some(top) = self.find(&trash).await? else { continue };
+            let Some(top) = self.caller.find(&trash).await? else { continue };
             for user in walk::entries(self, top.inode).await? {
-                let is_own = user.name == self.credentials.uid.to_string().as_bytes();
+                let is_own = user.name == self.caller.credentials.uid.to_string().as_bytes();
                 if user.kind == FileKind::Directory && (is_own || all_users) {
                     self.removals_of(bin, &trash.join(&user.name), &user, &mut found).await?;
                 }
@@ -197,12 +200,12 @@ impl Session {
         user: &ebb_client::DirEntry,
         found: &mut Vec<Removal>,
     ) -> Result<()> {
-        let entries = walk::entries(self, user.inode).await.map_err(|error| self.explain(error, path))?;
+        let entries = walk::entries(self, user.inode).await.map_err(|error| self.caller.explain(error, path))?;
         for entry in entries {
             let Some(attr) = entry.attr.filter(|attr| attr.kind == FileKind::Directory && attr.has_xattrs) else {
                 continue;
             };
-            let former = match self.client.get_xattr(&self.credentials, entry.inode, FORMER_PATH).await {
+            let former = match self.caller.client.get_xattr(&self.caller.credentials, entry.inode, FORMER_PATH).await {
                 Ok(former) => EbbPath::new(former)?,
                 // Made by hand, or brought back meanwhile.
                 Err(error) if matches!(error.kind(), ErrorKind::NoAttribute | ErrorKind::NotFound) => continue,

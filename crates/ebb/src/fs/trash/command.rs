@@ -1,8 +1,8 @@
 //! `ebb fs trash`.
 
 use clap::Subcommand;
+use ebb_api::path::EbbPath;
 use ebb_cli::output::Table;
-use ebb_cli::path::EbbPath;
 use ebb_client::{Rename, RenameMode};
 use ebb_types::{ErrorKind, Result, counted, err};
 use serde_json::json;
@@ -79,7 +79,7 @@ impl Session {
             let removal = removals.iter().find(|removal| removal.former.shown() == path.shown());
             let removal = removal
                 .ok_or_else(|| err!(NotFound, "the trash has no {path}; `ebb fs trash list` shows what it has"))?;
-            let (target_parent, target_name) = self.parent(path).await?;
+            let (target_parent, target_name) = self.caller.parent(path).await?;
             let rename = Rename {
                 source_parent: removal.directory,
                 source_name: removal.former.last(),
@@ -87,14 +87,14 @@ impl Session {
                 target_name,
                 mode: RenameMode::NoReplace,
             };
-            self.client.rename(&self.credentials, rename).await.map_err(|error| match error.kind() {
+            self.caller.client.rename(&self.caller.credentials, rename).await.map_err(|error| match error.kind() {
                 ErrorKind::Exists => {
                     err!(Exists, "{path} exists again: move it away, or take {} by hand", removal.path)
                 }
                 ErrorKind::NotFound => err!(NotFound, "{path} is not in the trash any more"),
-                _ => self.explain(error, path),
+                _ => self.caller.explain(error, path),
             })?;
-            self.client.remove_dir(&self.credentials, removal.parent, &removal.name).await?;
+            self.caller.client.remove_dir(&self.caller.credentials, removal.parent, &removal.name).await?;
             self.output.say(&format!("{path} is back"));
             restored.push(json!({ "path": path.to_string(), "removed_ns": removal.removed.0 }));
         }
@@ -107,7 +107,7 @@ impl Session {
         let removals = self.removals(paths, all_users).await?;
         for removal in &removals {
             let whole = self.remove_directory(removal.parent, &removal.name, removal.directory, &mut removed).await;
-            whole.map_err(|error| self.explain(error, &removal.path))?;
+            whole.map_err(|error| self.caller.explain(error, &removal.path))?;
         }
         removed.finish();
         // Each removal had a directory around it.

@@ -1,10 +1,9 @@
-//! Paths of the file system on the command line: bytes from the root, which need not be text.
+//! Paths of the file system: bytes from the root, which need not be text.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 
-use clap::builder::{OsStringValueParser, TypedValueParser, ValueParserFactory};
 use ebb_types::{Result, bail};
 
 /// Longest path, as Linux has it (PATH_MAX less the final zero).
@@ -80,11 +79,15 @@ impl fmt::Display for EbbPath {
     }
 }
 
-impl ValueParserFactory for EbbPath {
-    type Parser = clap::builder::TryMapValueParser<OsStringValueParser, fn(OsString) -> Result<Self>>;
+#[cfg(feature = "clap")]
+impl clap::builder::ValueParserFactory for EbbPath {
+    type Parser =
+        clap::builder::TryMapValueParser<clap::builder::OsStringValueParser, fn(std::ffi::OsString) -> Result<Self>>;
 
     fn value_parser() -> Self::Parser {
-        OsStringValueParser::new().try_map(|given| Self::new(given.into_vec()))
+        use clap::builder::TypedValueParser;
+        use std::os::unix::ffi::OsStringExt;
+        clap::builder::OsStringValueParser::new().try_map(|given| Self::new(given.into_vec()))
     }
 }
 
@@ -108,19 +111,6 @@ pub fn text(name: &[u8]) -> String {
     shown
 }
 
-/// Adds a name to a JSON object. A name in UTF-8 stands under `key` as it is. One that is not stands there escaped as
-/// in [`text`], and in hexadecimal under `key` with `_hex`.
-pub fn put_json(object: &mut serde_json::Value, key: &str, name: &[u8]) {
-    match std::str::from_utf8(name) {
-        Ok(name) => object[key] = name.into(),
-        Err(_) => {
-            object[key] = text(name).into();
-            let hex: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
-            object[format!("{key}_hex")] = hex.into();
-        }
-    }
-}
-
 /// A name of ours as the local system takes it.
 pub fn os(name: &[u8]) -> &OsStr {
     OsStr::from_bytes(name)
@@ -137,19 +127,11 @@ mod tests {
     }
 
     #[test]
-    fn names_that_differ_look_different_and_stay_exact_in_json() {
+    fn names_that_differ_look_different() {
         let names = [&b"a\nb"[..], b"a\\nb", b"a\x1b[2J", b"a\xff", b"a\\xff"];
         let shown: std::collections::BTreeSet<String> = names.iter().map(|name| text(name)).collect();
         assert_eq!(shown.len(), names.len(), "{shown:?}");
         assert!(shown.iter().all(|shown| !shown.chars().any(char::is_control)), "{shown:?}");
-        let json = |name| {
-            let mut object = serde_json::json!({});
-            put_json(&mut object, "name", name);
-            object
-        };
-        assert_eq!(json(b"a\nb"), serde_json::json!({"name": "a\nb"}));
-        assert_eq!(json(b"a\\nb"), serde_json::json!({"name": "a\\nb"}));
-        assert_eq!(json(b"a\xff"), serde_json::json!({"name": "a\\xff", "name_hex": "61ff"}));
     }
 
     #[test]
