@@ -31,7 +31,7 @@ impl AfterClose {
     }
 
     /// What is due. Nothing: the task ends, and the next file starts another one.
-    fn take(&self) -> BTreeSet<InodeId> {
+    fn take_due(&self) -> BTreeSet<InodeId> {
         let mut state = self.0.lock();
         state.is_running = !state.due.is_empty();
         std::mem::take(&mut state.due)
@@ -48,7 +48,7 @@ impl Shared {
         let shared = self.clone();
         self.runtime.spawn("release closed files", async move {
             loop {
-                let due = shared.after_close.take();
+                let due = shared.after_close.take_due();
                 if due.is_empty() {
                     return;
                 }
