@@ -208,8 +208,11 @@ fn choose_mend_to_thin(facts: &Facts<'_>) -> Step {
     choose_other_row(facts).unwrap_or(Step::Wait(waits))
 }
 
-/// A row is in the way of all copies of a slot: it goes to a node where it is not, if there is one.
+/// A row is in the way of all copies of a slot: it goes to a node where it is not, if there is one. Nodes that are off are waited for.
 fn choose_other_row(facts: &Facts<'_>) -> Option<Step> {
+    if target::could_lie_apart(facts) {
+        return None;
+    }
     facts.places().find_map(|place| {
         let Part::Row(row) = place.part else { return None };
         let replaced = *place.members.first().filter(|member| facts.is_good(place.metablock, member))?;

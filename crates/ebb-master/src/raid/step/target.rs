@@ -92,14 +92,7 @@ fn choose_to_thin(facts: &Facts<'_>, place: &Place<'_>, replaced: &pb::Member) -
     let thin = facts.places().filter(|other| other.members.len() <= copies && other.part != place.part);
     let mut exclude: Vec<NodeId> = thin.flat_map(|other| other.members).map(pb::Member::node_id).collect();
     exclude.extend(nodes_of(place));
-    let is_row =
-        |node: &NodeId| facts.set.rows.iter().any(|row| row.member.is_some_and(|member| member.node_id() == *node));
-    let apart = |copies: &[Vec<(NodeId, VolumeId)>]| {
-        let nodes =
-            |slot: &Vec<(NodeId, VolumeId)>| slot.iter().map(|one| one.0).filter(|node| !is_row(node)).collect();
-        count_apart(&copies.iter().map(nodes).collect::<Vec<_>>())
-    };
-    let before = apart(&facts.good_copies());
+    let before = slots_apart(facts, &facts.good_copies());
     let mut helpful = None;
     let none_left = loop {
         let chosen = match choose_without(facts, place, replaced, exclude.clone()) {
@@ -112,12 +105,26 @@ fn choose_to_thin(facts: &Facts<'_>, place: &Place<'_>, replaced: &pb::Member) -
             return Ok(chosen);
         }
         exclude.push(chosen.node);
-        if helpful.is_none() && apart(&copies) > before {
+        if helpful.is_none() && slots_apart(facts, &copies) > before {
             helpful = Some(chosen);
         }
     };
     // Several copies are lost: one by which one slot more has a node of its own is a step.
     helpful.ok_or(none_left)
+}
+
+/// Whether each slot could keep a good copy on a node of its own beside the rows, if all nodes were on.
+pub(super) fn could_lie_apart(facts: &Facts<'_>) -> bool {
+    slots_apart(facts, &facts.good_copies()) == facts.set.slots.len()
+}
+
+/// How many slots can have a node of their own with one of these copies, beside the rows.
+fn slots_apart(facts: &Facts<'_>, copies: &[Vec<(NodeId, VolumeId)>]) -> usize {
+    let rows = rows_of(facts);
+    let nodes = |slot: &Vec<(NodeId, VolumeId)>| {
+        slot.iter().map(|one| one.0).filter(|node| !rows.contains(&Some(*node))).collect()
+    };
+    count_apart(&copies.iter().map(nodes).collect::<Vec<_>>())
 }
 
 /// How many slots can have a node of their own, one of theirs each: the size of a largest matching.

@@ -49,15 +49,16 @@ fn raid_set(members: [&[u64]; 4]) -> pb::RaidSet {
 
 /// The step where members on these nodes are in these conditions, and all others good.
 fn step(set: &pb::RaidSet, conditions: &[(u64, Condition)], overdue: bool) -> Option<Step> {
-    step_of(set, conditions, overdue, None)
+    step_of(set, conditions, overdue, None, &[])
 }
 
-/// The same for a dataset that wants so many copies again.
+/// The same for a dataset that wants so many copies again, while these nodes are off.
 fn step_of(
     set: &pb::RaidSet,
     conditions: &[(u64, Condition)],
     overdue: bool,
     returns_to: Option<usize>,
+    off: &[u64],
 ) -> Option<Step> {
     let mut view = view();
     let condition_of = |node: u64| {
@@ -65,7 +66,7 @@ fn step_of(
     };
     for volume in &mut view.volumes {
         let lost = matches!(condition_of(volume.node.raw()), Condition::NodeLost | Condition::Draining);
-        volume.usable = !lost;
+        (volume.usable, volume.off) = (!lost, off.contains(&volume.node.raw()));
     }
     let sites = Sites::of(&view);
     let rule = RaidRule::new(&sites, LayoutKind::Random, None, CODE).unwrap();
@@ -121,6 +122,10 @@ fn a_row_is_in_the_way_of_no_slot() {
     let Some(Step::Mend(mend)) = step(&set, &[], false) else { panic!() };
     assert_eq!((mend.part, mend.replaced, mend.source), (Part::Row(0), member(1), Some(member(1))));
     assert!(![1, 2, 3, 4, 6].contains(&mend.target.unwrap().node), "{mend:?}");
+    // A node with copies is off. They lie apart, and it is waited for.
+    let mixed: [&[u64]; 4] = [&[5, 1], &[2, 7], &[3, 4], &[4, 3]];
+    assert!(matches!(step_of(&raid_set(mixed), &[], false, None, &[1]), Some(Step::Wait(_))));
+    assert!(matches!(step_of(&raid_set(mixed), &[], false, None, &[]), Some(Step::Thin(_))));
     // Nobody else can have it: nothing leaves.
     let others =
         [(5, Condition::NodeLost), (7, Condition::NodeLost), (8, Condition::NodeLost), (9, Condition::NodeLost)];
@@ -201,7 +206,7 @@ fn ballast_is_retired_first() {
 #[test]
 fn a_dataset_that_wants_copies_gets_them_and_then_its_raid_sets_end() {
     let mut set = raid_set(THIN);
-    let step = |set: &pb::RaidSet, conditions: &[(u64, Condition)]| step_of(set, conditions, true, Some(2));
+    let step = |set: &pb::RaidSet, conditions: &[(u64, Condition)]| step_of(set, conditions, true, Some(2), &[]);
     assert_eq!(step(&set, &[]), Some(Step::Return(MetablockId::new(11))));
     set.slots[0].members.push(member(8));
     assert_eq!(step(&set, &[]), Some(Step::Return(MetablockId::new(12))), "and nothing leaves");
