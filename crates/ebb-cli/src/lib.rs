@@ -1,8 +1,8 @@
 //! The common parts of the two command lines, `ebb` and `ebb-lab`.
 //!
 //! The programs' own commands are not here. The only commands in this crate are those of [`describe`], which both
-//! programs have. This crate and the two programs may use the operating system directly. The other crates go
-//! through `ebb_runtime`, with the exceptions that its documentation lists.
+//! programs have. This crate and the two programs may use the operating system directly, and `ebb_api` asks it for the names of
+//! users. The other crates go through `ebb_runtime`, with the exceptions that its documentation lists.
 //!
 //! | module | contents |
 //! |---|---|

@@ -193,10 +193,11 @@ async fn examine_slice(
             let silence = if is_off(member.node_id()) { Found::Asleep } else { Found::Unreachable };
             (*member, find_state(shared, record.metablock_id(), record.min_version(), member, answer, silence))
         });
+        let wanted = machine.copies_of(inode, &record).max(1);
+        let at_most = if record.is_in_raid_set() { wanted.max(attr.replicas) } else { wanted };
         let set = Examined {
-            wanted: machine.copies_of(inode, &record).max(1) as usize,
-            at_most: machine.copies_of(inode, &record).max(if record.is_in_raid_set() { attr.replicas } else { 1 })
-                as usize,
+            wanted: wanted as usize,
+            at_most: at_most as usize,
             unsettled: machine.may_have_uncommitted(inode),
             found: found.collect(),
             decodable: record.frozen.is_some_and(|frozen| decodable.contains(&RaidSetId::new(frozen.raid_set))),

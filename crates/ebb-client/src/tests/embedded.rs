@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_types::{ErrorKind, InodeId};
-use ebb_wire::pb;
 
 use super::harness::{BLOCK, Cluster, METABLOCK, create, pattern, read_all, root, run};
 use crate::{Access, Advice, Client};
@@ -16,11 +15,6 @@ async fn job(cluster: &Arc<Cluster>, host: &str) -> (ebb_runtime::virt::Process,
     let mut options = cluster.options(host);
     (options.keep_leases, options.keep_names) = (false, false);
     cluster.process_with(options).await
-}
-
-async fn write_leases(cluster: &Cluster, client: &Client) -> u64 {
-    let masters = client.connector().channel(&cluster.master_address);
-    masters.call(&pb::ClusterStatus::default(), Duration::from_secs(5)).await.unwrap().write_leases
 }
 
 /// Goal: nobody waits for a job that was killed, because of files that it had closed. Method: the others read and overwrite them at
@@ -41,7 +35,7 @@ fn a_client_that_keeps_nothing_leaves_no_lease_behind() {
         let (kept, _) = create(&one, InodeId::ROOT, "open").await;
         one.write(kept, 0, pattern(9, 100)).await.unwrap();
         cluster.world.sleep(Duration::from_millis(500)).await;
-        assert_eq!(write_leases(&cluster, &two).await, 1, "the open file's");
+        assert_eq!(cluster.write_leases(&two).await, 1, "the open file's");
         // What it only reads it does not keep either.
         let (handle, _) = one.open(&root(), made[0], Access::Read).await.unwrap();
         assert_eq!(read_all(&one, handle).await.unwrap(), pattern(0, 5000));

@@ -217,6 +217,12 @@ impl Cluster {
         (process, client)
     }
 
+    /// Files that would have to be recovered if their holders died now, as the master has it.
+    pub async fn write_leases(&self, client: &Client) -> u64 {
+        let master = client.connector().channel(&self.master_address);
+        master.call(&pb::ClusterStatus::default(), Duration::from_secs(5)).await.unwrap().write_leases
+    }
+
     /// From now on, a write needs so many members.
     pub async fn set_min_copies(&self, client: &Client, count: u32) {
         let set = SetDataset { dataset: 0, min_copies: Some(count), ..Default::default() };

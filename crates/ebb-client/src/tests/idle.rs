@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use ebb_runtime::SeededBug;
 use ebb_types::InodeId;
-use ebb_wire::pb;
 
-use super::harness::{Cluster, create, pattern, read_all, root, run, run_with_bug};
+use super::harness::{create, pattern, read_all, root, run, run_with_bug};
 use crate::lease::hold::Lease;
 use crate::lease::idle::may_lower;
 use crate::{Access, Client};
@@ -16,12 +15,6 @@ use crate::{Access, Client};
 const FILES: u64 = 40;
 /// After this time at rest nothing is left but open files: ten seconds, and the interval of the task, five.
 const REST: Duration = Duration::from_secs(25);
-
-/// Files that would have to be recovered if their holders died now, as the master has it.
-async fn write_leases(cluster: &Cluster, client: &Client) -> u64 {
-    let masters = client.connector().channel(&cluster.master_address);
-    masters.call(&pb::ClusterStatus::default(), Duration::from_secs(5)).await.unwrap().write_leases
-}
 
 /// Makes files and closes them, all but the first; their inodes, in order.
 async fn make_files(client: &Client) -> Vec<InodeId> {
@@ -41,9 +34,9 @@ fn write_leases_at_rest(bug: Option<SeededBug>) -> u64 {
     run_with_bug(bug, 201, 3, |cluster| async move {
         let client = cluster.client("h0").await;
         make_files(&client).await;
-        assert_eq!(write_leases(&cluster, &client).await, FILES);
+        assert_eq!(cluster.write_leases(&client).await, FILES);
         cluster.world.sleep(REST).await;
-        write_leases(&cluster, &client).await
+        cluster.write_leases(&client).await
     })
 }
 
@@ -64,7 +57,7 @@ fn a_file_in_repeated_use_or_with_unsettled_writes_keeps_its_lease() {
             client.append(handle, pattern(1, 10)).await.unwrap();
             client.close(handle).await;
         }
-        assert_eq!(write_leases(&cluster, &client).await, 2, "the open one, and the one that is used");
+        assert_eq!(cluster.write_leases(&client).await, 2, "the open one, and the one that is used");
         // No member takes the write: it is closed, and not settled.
         let (handle, _) = client.open(&root(), made[1], Access::ReadWrite).await.unwrap();
         for number in 0..3 {
@@ -73,7 +66,7 @@ fn a_file_in_repeated_use_or_with_unsettled_writes_keeps_its_lease() {
         client.append(handle, pattern(1, 10)).await.unwrap();
         client.close(handle).await;
         cluster.world.sleep(Duration::from_secs(20)).await;
-        assert_eq!(write_leases(&cluster, &client).await, 2);
+        assert_eq!(cluster.write_leases(&client).await, 2);
     });
 }
 
@@ -170,7 +163,7 @@ fn leases_that_may_have_gone_back_are_not_believed() {
         cluster.master.thaw();
         cluster.restart_master().await;
         cluster.world.sleep(REST * 2).await;
-        assert!(write_leases(&cluster, &two).await <= 1);
+        assert!(cluster.write_leases(&two).await <= 1);
         let (handle, _) = two.open(&root(), made[5], Access::ReadWrite).await.unwrap();
         two.write(handle, 0, pattern(77, 5000)).await.unwrap();
         let (read, _) = one.open(&root(), made[5], Access::Read).await.unwrap();

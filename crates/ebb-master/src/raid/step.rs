@@ -124,6 +124,19 @@ impl Facts<'_> {
     fn is_good(&self, metablock: MetablockId, member: &pb::Member) -> bool {
         self.condition(metablock, member).is_source()
     }
+
+    /// Whether copies of a slot are still to leave.
+    fn has_spare_copies(&self) -> bool {
+        self.set.slots.iter().any(|slot| slot.members.len() > self.code.copies as usize)
+    }
+}
+
+impl Place<'_> {
+    /// The step that makes a member of this part again, in place of `replaced`.
+    fn mend(&self, replaced: pb::Member, target: Option<pb::Member>, source: Option<pb::Member>) -> Step {
+        let (part, metablock, is_ballast) = (self.part, self.metablock, self.is_ballast);
+        Step::Mend(Mend { part, metablock, replaced, target, source, is_ballast })
+    }
 }
 
 /// The next step of a RAID set. `None`: it is as wanted.
@@ -139,7 +152,7 @@ pub(crate) fn choose_step(facts: &Facts<'_>) -> Option<Step> {
     if let Some(copies) = facts.returns_to {
         return Some(choose_return(facts, copies));
     }
-    if facts.set.slots.iter().any(|slot| slot.members.len() > facts.code.copies as usize) {
+    if facts.has_spare_copies() {
         return Some(choose_thin(facts));
     }
     facts.set.slots.iter().any(|slot| !slot.leaving.is_empty()).then_some(Step::Drop)
@@ -217,14 +230,7 @@ fn choose_other_row(facts: &Facts<'_>) -> Option<Step> {
         let Part::Row(row) = place.part else { return None };
         let replaced = *place.members.first().filter(|member| facts.is_good(place.metablock, member))?;
         let chosen = target::choose_beside_slots(facts, &place, &replaced, row).ok()?;
-        Some(Step::Mend(Mend {
-            part: place.part,
-            metablock: place.metablock,
-            replaced,
-            target: Some(target::member(&chosen)),
-            source: Some(replaced),
-            is_ballast: false,
-        }))
+        Some(place.mend(replaced, Some(target::member(&chosen)), Some(replaced)))
     })
 }
 
@@ -253,20 +259,10 @@ fn choose_mend(facts: &Facts<'_>) -> Option<Step> {
 fn choose_mend_of(facts: &Facts<'_>, place: &Place<'_>, replaced: &pb::Member) -> Step {
     let condition = facts.condition(place.metablock, replaced);
     let source = place.members.iter().find(|member| facts.is_good(place.metablock, member)).copied();
-    let mend = |target| {
-        Step::Mend(Mend {
-            part: place.part,
-            metablock: place.metablock,
-            replaced: *replaced,
-            target,
-            source,
-            is_ballast: place.is_ballast,
-        })
-    };
     match condition {
         Condition::Good => return Step::Wait("it is good".to_owned()),
         Condition::Unknown => return Step::Wait("its node is not heard".to_owned()),
-        Condition::Damaged => return mend(None),
+        Condition::Damaged => return place.mend(*replaced, None, source),
         Condition::NodeLost | Condition::VolumeLost | Condition::Draining | Condition::Cramped => {}
     }
     let is_lost = matches!(condition, Condition::NodeLost | Condition::VolumeLost);
@@ -280,17 +276,10 @@ fn choose_mend_of(facts: &Facts<'_>, place: &Place<'_>, replaced: &pb::Member) -
         return Step::Wait("its node may come back, and further losses can be borne".to_owned());
     }
     if let Some(back) = choose_back(facts, place, replaced) {
-        return Step::Mend(Mend {
-            part: place.part,
-            metablock: place.metablock,
-            replaced: *replaced,
-            target: Some(back),
-            source: Some(back),
-            is_ballast: place.is_ballast,
-        });
+        return place.mend(*replaced, Some(back), Some(back));
     }
     match target::choose(facts, place, replaced) {
-        Ok(target) => mend(Some(target)),
+        Ok(target) => place.mend(*replaced, Some(target), source),
         Err(error) => Step::Wait(error.to_string()),
     }
 }

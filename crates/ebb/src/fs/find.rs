@@ -4,8 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
 use ebb_api::path::EbbPath;
-use ebb_cli::output::put_json;
-use ebb_cli::output::{print_line, print_name};
+use ebb_cli::output::{print_line, print_name, put_json};
 use ebb_cli::units::ByteSize;
 use ebb_types::{Attr, FileKind, Result, WallTime};
 use globset::GlobMatcher;

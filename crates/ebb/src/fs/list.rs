@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use ebb_api::path::{EbbPath, text};
 use ebb_api::users;
-use ebb_cli::output::put_json;
-use ebb_cli::output::{Output, Table, counted, human_bytes, print_name};
+use ebb_cli::output::{Output, Table, counted, human_bytes, print_name, put_json};
 use ebb_client::DirEntry;
 use ebb_types::{Attr, DatasetId, FileKind, Result};
 use serde_json::json;

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ebb_api::path::EbbPath;
-use ebb_cli::output::print_line;
-use ebb_cli::output::put_json;
+use ebb_cli::output::{print_line, put_json};
 use ebb_cli::units::ByteSize;
 use ebb_client::{Access, Handle};
 use ebb_types::{Attr, FileKind, Result, bail, err};

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use ebb_api::path::EbbPath;
-use ebb_cli::output::put_json;
-use ebb_cli::output::{Table, counted, human_bytes};
+use ebb_cli::output::{Table, counted, human_bytes, put_json};
 use ebb_types::{Attr, FileKind, InodeId, Result};
 use serde_json::{Value, json};
 

@@ -18,7 +18,7 @@ pub(super) fn choose(facts: &Facts<'_>, place: &Place<'_>, replaced: &pb::Member
     let chosen = match place.part {
         Part::Slot(_) if place.members.len() > copies => choose_to_thin(facts, place, replaced),
         // Slots with too few copies left to lie apart from any row get more of them later.
-        Part::Row(row) if has_spare_copies(facts) => {
+        Part::Row(row) if facts.has_spare_copies() => {
             choose_beside_slots(facts, place, replaced, row).or_else(|_| beside())
         }
         _ => beside(),
@@ -58,10 +58,6 @@ fn choose_without(
     strict.or_else(|_| choose_rebuild(facts.sites, &facts.rule.on_any_racks(), &ask, (facts.held)()))
 }
 
-fn has_spare_copies(facts: &Facts<'_>) -> bool {
-    facts.set.slots.iter().any(|slot| slot.members.len() > facts.code.copies as usize)
-}
-
 /// A node for a row while slots have copies to spare: one beside which a copy of each can stay. The spread rule does not look at such
 /// slots, and a row on the only host of one would keep all copies from ever leaving.
 ///
@@ -72,12 +68,12 @@ pub(super) fn choose_beside_slots(
     replaced: &pb::Member,
     row: u32,
 ) -> Result<Chosen> {
+    let (mut rows, copies) = (rows_of(facts), facts.good_copies());
     let mut exclude: Vec<NodeId> = nodes_of(place).collect();
     loop {
         let chosen = choose_without(facts, place, replaced, exclude.clone())?;
-        let mut rows = rows_of(facts);
         rows[row as usize] = Some(chosen.node);
-        if stays_beside(facts, &rows, &facts.good_copies()).is_some() {
+        if stays_beside(facts, &rows, &copies).is_some() {
             return Ok(chosen);
         }
         exclude.push(chosen.node);
