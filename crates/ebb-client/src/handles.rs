@@ -213,6 +213,7 @@ impl Shared {
             made => made,
         };
         let Changed { answer, then: made, .. } = made?;
+        self.let_displaced_go(&answer.rest);
         if !answer.rest.created {
             let (handle, attr) = self.open(credentials, answer.attr()?.inode, access).await?;
             return Ok(Created { handle, attr, existed: true });

@@ -64,6 +64,6 @@ pub use power::inspect::{BlinkState, BlockInfo, ServerLoad};
 pub use types::{
     Access, Advice, Allocate, CacheGuard, CacheListener, CopyRange, Created, DirEntry, DirPage, EntryDetail, Handle,
     IfExists, IfLocked, KnownMap, Location, Lock, LockKind, LockSort, NewFile, NewName, Privileges, Rename, RenameMode,
-    Seek, SetAttr, SetTime, StatFs, UnnamedFile, WriteAt, XattrMode,
+    Seek, SetAttr, SetTime, StatFs, Summary, UnnamedFile, WriteAt, XattrMode,
 };
 pub use waits::{Wait, Waits};

@@ -6,6 +6,7 @@ pub(crate) mod kept;
 pub(crate) mod known;
 pub(crate) mod locks;
 pub(crate) mod seen;
+pub(crate) mod summary;
 
 use std::sync::Arc;
 
@@ -42,6 +43,12 @@ impl Shared {
     /// A request that takes a name from an inode, perhaps its last.
     pub async fn displacing(self: &Arc<Self>, credentials: &Credentials, op: Op) -> Result<()> {
         let reply = self.change(credentials, op).await?.rest;
+        self.let_displaced_go(&reply);
+        Ok(())
+    }
+
+    /// The answer says which inode lost a name, if one did.
+    pub fn let_displaced_go(&self, reply: &pb::MetaReply) {
         if let Some(displaced) = reply.displaced() {
             let left = match (reply.displaced_gone, reply.displaced_open) {
                 (false, _) => Left::Names,
@@ -50,7 +57,6 @@ impl Shared {
             };
             self.on_displaced(displaced, left);
         }
-        Ok(())
     }
 
     /// An inode lost a name. If it was the last and the file is closed, its bytes need not be written any more. They

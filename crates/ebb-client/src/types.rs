@@ -14,8 +14,8 @@ pub use attributes::{SetAttr, SetTime};
 pub use files::{Access, Advice, Allocate, CopyRange, Privileges, Seek, WriteAt};
 pub use locks::{IfLocked, Lock, LockKind, LockSort};
 pub use names::{
-    Created, DirEntry, DirPage, EntryDetail, IfExists, NewFile, NewName, Rename, RenameMode, StatFs, UnnamedFile,
-    XattrMode,
+    Created, DirEntry, DirPage, EntryDetail, IfExists, NewFile, NewName, Rename, RenameMode, StatFs, Summary,
+    UnnamedFile, XattrMode,
 };
 
 /// Hears when another client's changes make kernel caches stale. Called from tasks that hold no lock of the client.

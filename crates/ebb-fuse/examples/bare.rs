@@ -138,7 +138,7 @@ impl Vfs for Bare {
         for (((_, name), child), cookie) in rest.by_ref().take(limit as usize) {
             let attr = state.attr(*child)?;
             let (kind, attr) = (attr.kind, (detail == EntryDetail::Attributes).then_some(attr));
-            page.entries.push(DirEntry { name: name.clone(), inode: *child, kind, cookie, attr });
+            page.entries.push(DirEntry { name: name.clone(), inode: *child, kind, cookie, attr, map: None });
         }
         page.is_last = rest.peek().is_none();
         Ok(page)

@@ -122,6 +122,9 @@ fn request_forgetting(soft: &mut Soft, by: SessionId, inode: InodeId) {
 pub(crate) fn touched(machine: &Machine, op: &Op) -> Vec<InodeId> {
     let found = |parent: u64, name: &[u8]| find(machine, parent, name);
     let mut touched: Vec<InodeId> = match op {
+        Op::Create(op) if op.replace => {
+            std::iter::once(InodeId::new(op.parent)).chain(found(op.parent, &op.name)).collect()
+        }
         // A create of an existing name opens the file and changes nothing.
         Op::Create(op) if found(op.parent, &op.name).is_some() => Vec::new(),
         Op::Link(op) => vec![InodeId::new(op.parent), InodeId::new(op.inode)],
@@ -175,7 +178,7 @@ pub(crate) fn find(machine: &Machine, parent: u64, name: &[u8]) -> Option<InodeI
 }
 
 fn on_path(machine: &Machine, path: &str) -> Vec<InodeId> {
-    let resolve = Op::Resolve(pb::meta_op::Resolve { path: path.as_bytes().to_vec(), follow_last: true });
+    let resolve = Op::Resolve(pb::meta_op::Resolve { path: path.as_bytes().to_vec(), follow_last: true, access: 0 });
     let Ok(reply) = machine.query(SessionId::default(), &Credentials::root(), &resolve) else { return Vec::new() };
     reply.attr.iter().map(|attr| attr.inode).chain([reply.parent]).map(InodeId::new).collect()
 }

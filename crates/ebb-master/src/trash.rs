@@ -32,7 +32,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 
 /// Removes some of it, and returns the number of names.
 async fn expire(shared: &Arc<Shared>) -> Result<usize> {
-    let expired = shared.group.snapshot().expired_trash(shared.runtime.wall().0, NAMES_MAX);
+    let expired = shared.group.snapshot().expired_names(shared.runtime.wall().0, NAMES_MAX);
     if expired.is_empty() {
         return Ok(0);
     }

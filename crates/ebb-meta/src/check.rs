@@ -83,16 +83,20 @@ impl Machine {
         expect(inode.mode & !MODE_MASK == 0, "its mode has other bits than permissions");
         expect(inode.size <= FILE_SIZE_MAX, "its size is too large");
         expect(self.datasets.get(inode.dataset).is_some(), "its dataset is not recorded");
-        expect((inode.nlink == 0) == self.orphans.contains(&id), "it is an orphan in one table and not in another");
+        let is_felled = self.felled.contains(&id);
+        expect(!is_felled || inode.is_directory() && named.entries > 0, "it counts as felled and has no entries");
+        let is_nameless = self.orphans.contains(&id) != is_felled;
+        expect((inode.nlink == 0) == is_nameless, "it is an orphan in one table and not in another");
         if let Some(body) = inode.directory() {
             let is_root = id == InodeId::ROOT;
             let nlink = if is_root || named.names == 1 { 2 + named.subdirectories } else { 0 };
             expect(inode.nlink == nlink, "its link count does not follow from its subdirectories");
             expect(named.names <= u32::from(!is_root), "a directory has two names");
             expect(body.count == named.entries, "its count of entries is wrong");
-            expect(inode.nlink > 0 || named.entries == 0, "a removed directory has entries");
+            expect(inode.nlink > 0 || named.entries == 0 || is_felled, "a removed directory has entries");
             expect(is_root || named.names == 0 || body.parent == named.parent, "its parent is not where its name is");
-            expect(named.names == 0 || self.is_within(id, InodeId::ROOT), "it cannot be reached from the root");
+            let is_reached = self.is_felled(id) || self.is_within(id, InodeId::ROOT);
+            expect(named.names == 0 || is_reached, "it cannot be reached from the root");
         } else {
             expect(inode.nlink == named.names, "its link count is not the number of its names");
             expect(inode.nlink <= LINK_MAX, "it has too many names");
@@ -178,6 +182,7 @@ impl Machine {
         expect(self.held.len() == files().filter(|file| file.holder.is_some()).count(), "the index of leases is off");
         expect(self.recovering.len() == files().filter(|file| file.recovering).count(), "the recoveries are off");
         expect(self.orphans.iter().all(|id| self.inodes.contains_key(id)), "an orphan is gone");
+        expect(self.felled.iter().all(|id| self.inodes.contains_key(id)), "a felled directory is gone");
         for (id, member) in self.replicas.deleted() {
             expect(self.replicas.owner_of(id).is_none(), "a deleted metablock is in use");
             expect(id < self.next.metablock && member.volume != 0, "a delete names what was never granted");

@@ -251,6 +251,12 @@ impl Names {
                 bail!(Corrupt, "{parent} has an entry and is not a directory");
             };
             directory.count += count;
+            // One that was removed with everything below it has no links.
+            if nlink == 0 {
+                loader.machine.orphans.remove(&parent);
+                loader.machine.felled.insert(parent);
+                continue;
+            }
             // Each of its directories takes a link with it when it goes.
             if nlink != 2 + subdirectories.get(&parent).copied().unwrap_or_default() {
                 bail!(Corrupt, "{parent} has {nlink} links, which do not follow from its directories");

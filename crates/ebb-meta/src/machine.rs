@@ -34,6 +34,8 @@ pub struct Machine {
     pub(crate) raid: RaidSets,
     /// Inodes without a name.
     pub(crate) orphans: OrdSet<InodeId>,
+    /// Directories that were removed with everything below them, until they are empty.
+    pub(crate) felled: OrdSet<InodeId>,
     /// Write leases by session.
     pub(crate) held: OrdSet<(SessionId, InodeId)>,
     /// Files whose holder is gone.
@@ -163,6 +165,7 @@ impl Machine {
             extras: Extras::default(),
             raid: RaidSets::default(),
             orphans: OrdSet::new(),
+            felled: OrdSet::new(),
             held: OrdSet::new(),
             recovering: OrdSet::new(),
             locks: Locks::default(),
@@ -237,7 +240,7 @@ impl Machine {
                 Ok(Reply::None)
             }
             Change::ExpireTrash(expire) => {
-                self.expire_trash(call, expire);
+                self.remove_expired(call, expire);
                 Ok(Reply::None)
             }
             Change::PublishPlan(plan) => {
@@ -333,6 +336,7 @@ impl Machine {
             | Op::Resolve(_)
             | Op::TestLock(_)
             | Op::ListDatasets(_)
+            | Op::Summarize(_)
             | Op::GetRaidSets(_) => bail!(Invalid, "a query does not belong in the log"),
         }
     }

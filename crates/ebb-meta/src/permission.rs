@@ -40,6 +40,9 @@ pub(crate) fn check(id: InodeId, inode: &Inode, credentials: &Credentials, want:
         READ => "read",
         WRITE => "write",
         EXECUTE => "search or execute",
+        _ if want == READ | EXECUTE => "list",
+        _ if want == READ | WRITE => "read and write",
+        _ if want & READ != 0 => "read, write and execute",
         _ => "change entries of",
     };
     bail!(AccessDenied, "uid {} may not {verb} {id} (mode {:04o}, uid {})", credentials.uid, inode.mode, inode.uid)

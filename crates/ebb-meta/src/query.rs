@@ -10,6 +10,7 @@ use crate::inode::Body;
 use crate::locks::Wish;
 use crate::machine::Machine;
 use crate::ops::xattr;
+use crate::permission::{self, EXECUTE, READ};
 use crate::resolve::LastLink;
 
 /// Most metablocks of one reply. `GetMap` continues where a reply stopped.
@@ -27,7 +28,7 @@ const MEMBER_BYTES: usize = 36;
 
 impl Machine {
     /// Answers a query for a session. It does not check permission to read names, entries and attributes: on mounts the
-    /// kernel does. Other clients use `Resolve`, which checks the path.
+    /// kernel does. Other clients use `Resolve`, which checks the path, and `check` of `ReadDir`.
     pub fn query(&self, session: SessionId, credentials: &Credentials, op: &Op) -> Result<pb::MetaReply> {
         match op {
             Op::Lookup(op) => self.lookup(InodeId::new(op.parent), &op.name),
@@ -36,7 +37,7 @@ impl Machine {
                 self.check_is_whole(id)?;
                 self.attr_reply(id)
             }
-            Op::ReadDir(op) => self.read_dir(op),
+            Op::ReadDir(op) => self.read_dir(credentials, op),
             Op::ReadLink(op) => self.read_link(InodeId::new(op.inode)),
             Op::GetXattr(op) => {
                 let id = InodeId::new(op.inode);
@@ -55,8 +56,10 @@ impl Machine {
                     &op.path,
                     if op.follow_last { LastLink::Follow } else { LastLink::Stop },
                 )?;
+                permission::check(found.inode, self.inode(found.inode)?, credentials, op.access & 7)?;
                 Ok(pb::MetaReply { parent: found.parent.raw(), ..self.attr_reply(found.inode)? })
             }
+            Op::Summarize(op) => self.summarize(credentials, op),
             Op::TestLock(op) => self.test_lock(session, op),
             Op::ListDatasets(_) => {
                 let shown = self.datasets.iter().filter(|dataset| !dataset.path.is_empty()).cloned();
@@ -98,9 +101,12 @@ impl Machine {
     }
 
     /// Entries after a cookie. An entry that stays is listed exactly once, however the directory changes.
-    fn read_dir(&self, op: &meta_op::ReadDir) -> Result<pb::MetaReply> {
+    fn read_dir(&self, credentials: &Credentials, op: &meta_op::ReadDir) -> Result<pb::MetaReply> {
         let id = InodeId::new(op.inode);
-        self.directory(id)?;
+        let directory = self.directory(id)?;
+        if op.check {
+            permission::check(id, directory, credentials, if op.plus { READ | EXECUTE } else { READ })?;
+        }
         let limit = if op.limit == 0 { READ_DIR_LIMIT } else { op.limit.min(READ_DIR_LIMIT_MAX) } as usize;
         let mut reply = pb::MetaReply { end: true, ..Default::default() };
         let mut bytes = 0;

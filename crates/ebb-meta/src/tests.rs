@@ -4,6 +4,7 @@ mod attrs;
 mod datasets;
 mod determinism;
 mod extras;
+mod felled;
 mod files;
 mod garbage;
 mod harness;

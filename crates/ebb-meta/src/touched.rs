@@ -52,7 +52,8 @@ impl Machine {
 
     fn check_tables_of(&self, id: InodeId, inode: &Inode, broken: &mut Vec<String>) {
         expect(broken, id < self.next.inode, id, "it is above the counter of inodes");
-        expect(broken, (inode.nlink == 0) == self.orphans.contains(&id), id, "it is an orphan in one table only");
+        let is_nameless = self.orphans.contains(&id) != self.felled.contains(&id);
+        expect(broken, (inode.nlink == 0) == is_nameless, id, "it is an orphan in one table only");
         if let Some(file) = inode.file() {
             self.check_lease_of(id, file, broken);
         }
@@ -67,6 +68,7 @@ impl Machine {
 
     fn check_traces_of(&self, id: InodeId, broken: &mut Vec<String>) {
         expect(broken, !self.orphans.contains(&id), id, "it is gone and still an orphan");
+        expect(broken, !self.felled.contains(&id), id, "it is gone and still felled");
         expect(broken, !self.recovering.contains(&id), id, "it is gone and still in recovery");
         expect(broken, self.locks.table(id).is_none(), id, "it is gone and still has locks");
     }

@@ -17,7 +17,7 @@ use crate::ops::create::new_directory;
 const MODE: u32 = 0o1777;
 const NS_PER_S: i64 = 1_000_000_000;
 
-/// A name whose time in the trash is over.
+/// A name whose time is over.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ExpiredName {
     /// Directory that it is in.
@@ -41,10 +41,12 @@ impl Machine {
         self.make(call, root, DIRECTORY, new_directory(root, MODE, 0)).map(drop)
     }
 
-    /// Names whose time in the trash is over, at most `max` of them. A directory comes after everything below it.
+    /// Names whose time is over: those below directories that were removed as a whole, and those that have been in the trash
+    /// for their time. At most `max` of them. A directory comes after everything below it.
     #[must_use]
-    pub fn expired_trash(&self, now_ns: i64, max: usize) -> Vec<ExpiredName> {
+    pub fn expired_names(&self, now_ns: i64, max: usize) -> Vec<ExpiredName> {
         let mut found = Vec::new();
+        self.list_felled(&mut found, max);
         for dataset in self.datasets.iter().filter(|dataset| dataset.trash_seconds > 0) {
             let kept_ns = i64::from(dataset.trash_seconds) * NS_PER_S;
             let Some(trash) = self.entries.get(InodeId::new(dataset.root_inode), DIRECTORY) else { continue };
@@ -65,7 +67,7 @@ impl Machine {
     }
 
     /// Adds a name, after all below it. Without recursion: a tree may be deeper than a stack.
-    fn list_whole(&self, top: ExpiredName, found: &mut Vec<ExpiredName>, max: usize) {
+    pub(crate) fn list_whole(&self, top: ExpiredName, found: &mut Vec<ExpiredName>, max: usize) {
         let mut pending = vec![(top, 0)];
         while let Some((at, cookie)) = pending.last_mut() {
             if found.len() >= max {
@@ -82,16 +84,16 @@ impl Machine {
         }
     }
 
-    /// Removes names whose time in the trash is over. Only those that the command names: sessions have forgotten them.
+    /// Removes names whose time is over. Only those that the command names: sessions have forgotten them.
     /// What was taken out of the trash meanwhile stays.
-    pub(crate) fn expire_trash(&mut self, call: &mut Call<'_>, op: &pb::ExpireTrash) {
+    pub(crate) fn remove_expired(&mut self, call: &mut Call<'_>, op: &pb::ExpireTrash) {
         let name = |one: &pb::expire_trash::Name| ExpiredName {
             parent: InodeId::new(one.parent),
             name: one.name.clone(),
             inode: InodeId::new(one.inode),
         };
         let named: BTreeSet<ExpiredName> = op.names.iter().map(name).collect();
-        for ExpiredName { parent, name, inode } in self.expired_trash(call.now, op.names.len()) {
+        for ExpiredName { parent, name, inode } in self.expired_names(call.now, op.names.len()) {
             let is_named = named.contains(&ExpiredName { parent, name: name.clone(), inode });
             let directory = self.inodes.get(&inode).and_then(|inode| inode.directory()).map(|body| body.count);
             if !is_named || directory.is_some_and(|entries| entries > 0) {

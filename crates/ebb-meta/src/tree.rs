@@ -122,7 +122,13 @@ impl Machine {
 
     /// Makes an inode. Owner, group, mode and ACLs follow from the caller and the directory (Linux `inode_init_owner`,
     /// `mode_strip_sgid`, `posix_acl_create`).
-    fn make_inode(&mut self, call: &Call<'_>, parent: InodeId, new: NewInode, nlink: u32) -> Result<InodeId> {
+    pub(crate) fn make_inode(
+        &mut self,
+        call: &Call<'_>,
+        parent: InodeId,
+        new: NewInode,
+        nlink: u32,
+    ) -> Result<InodeId> {
         let directory = self.directory(parent)?;
         self.datasets.check_inode_quota(directory.dataset)?;
         let is_directory = matches!(new.body, Body::Directory(_));
@@ -198,12 +204,20 @@ impl Machine {
         let body = directory.directory_mut().expect("checked to be a directory before an entry is removed");
         assert!(body.count > 0, "{parent} counts no entries and had one");
         body.count -= 1;
+        if body.count == 0 && self.felled.remove(&parent).is_some() {
+            // I-60: a session may have it open, so only `Reap` frees it.
+            self.orphans.insert(parent);
+            call.effects.push(Effect::Orphaned(parent));
+        }
         call.changed(parent);
     }
 
-    /// A directory has one subdirectory less: the `..` of that one counted as a link.
+    /// A directory has one subdirectory less: the `..` of that one counted as a link. A removed directory has no links.
     pub(crate) fn lose_subdirectory(&mut self, id: InodeId) {
         let directory = self.edit(id);
+        if directory.nlink == 0 {
+            return;
+        }
         assert!(directory.nlink > 2, "{id} counts no subdirectories and had one");
         directory.nlink -= 1;
     }
@@ -216,8 +230,12 @@ impl Machine {
         // A damaged checkpoint may name an inode without links. Counting below zero would make it immortal.
         inode.nlink = if inode.is_directory() { 0 } else { inode.nlink.saturating_sub(1) };
         let gone = inode.nlink == 0;
+        let has_entries = inode.directory().is_some_and(|body| body.count > 0);
         call.changed(id);
-        if gone {
+        if gone && has_entries {
+            self.felled.insert(id);
+            self.datasets.root_removed(id);
+        } else if gone {
             // I-60: a session may have it open, so only `Reap` frees it.
             self.orphans.insert(id);
             self.datasets.root_removed(id);

@@ -125,6 +125,7 @@ impl pb::meta_op::Op {
                 | Self::Resolve(_)
                 | Self::TestLock(_)
                 | Self::ListDatasets(_)
+                | Self::Summarize(_)
                 | Self::GetRaidSets(_)
         )
     }

@@ -60,7 +60,7 @@ impl Tree for ClientTree {
     }
 
     async fn read_dir(&self, inode: InodeId, cookie: u64) -> Result<(Vec<pb::DirEntry>, bool)> {
-        let op = ReadDir { inode: inode.raw(), cookie, limit: PAGE_LEN, plus: true, map: true, hint: false };
+        let op = ReadDir { inode: inode.raw(), cookie, limit: PAGE_LEN, plus: true, map: true, ..ReadDir::default() };
         let reply = self.client.meta(&self.credentials, Op::ReadDir(op)).await?;
         Ok((reply.entries, reply.end))
     }

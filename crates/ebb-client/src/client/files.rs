@@ -24,8 +24,9 @@ impl Client {
     /// Makes a file and opens it, or opens the one that is there, as `new` says.
     pub async fn create(&self, credentials: &Credentials, new: NewFile<'_>) -> Result<Created> {
         let NewFile { name: NewName { parent, name, mode, umask }, if_exists, access, hosts } = new;
-        let (parent, name, exclusive) = (parent.raw(), name.to_vec(), if_exists == IfExists::Fail);
-        let create = meta_op::Create { parent, name, mode, umask, exclusive, ..Default::default() };
+        let (parent, name) = (parent.raw(), name.to_vec());
+        let (exclusive, replace) = (if_exists == IfExists::Fail, if_exists == IfExists::Replace);
+        let create = meta_op::Create { parent, name, mode, umask, exclusive, replace, ..Default::default() };
         let (shared, credentials, hosts) = (self.shared.clone(), credentials.clone(), hosts.to_vec());
         let work = async move { shared.create(&credentials, create, access, hosts).await };
         self.opening(work, |created| created.handle).await

@@ -11,7 +11,7 @@ use super::Client;
 use crate::names::LOCATIONS_XATTR;
 use crate::names::known::Name;
 use crate::power::inspect::POWER_XATTR;
-use crate::types::{DirPage, EntryDetail, NewName, Rename, RenameMode, SetAttr, StatFs, XattrMode};
+use crate::types::{DirPage, EntryDetail, NewName, Rename, RenameMode, SetAttr, StatFs, Summary, XattrMode};
 
 impl Client {
     /// Attributes of a name.
@@ -21,13 +21,13 @@ impl Client {
 
     /// Attributes of the file that a path leads to, as stat(2): symbolic links are followed.
     pub async fn resolve(&self, credentials: &Credentials, path: &[u8]) -> Result<Attr> {
-        let op = meta_op::Resolve { path: path.to_vec(), follow_last: true };
+        let op = meta_op::Resolve { path: path.to_vec(), follow_last: true, access: 0 };
         self.shared.ask_attr(credentials, Op::Resolve(op)).await
     }
 
     /// Attributes of the last name of a path, as lstat(2): a symbolic link there is not followed.
     pub async fn resolve_link(&self, credentials: &Credentials, path: &[u8]) -> Result<Attr> {
-        let op = meta_op::Resolve { path: path.to_vec(), follow_last: false };
+        let op = meta_op::Resolve { path: path.to_vec(), follow_last: false, access: 0 };
         self.shared.ask_attr(credentials, Op::Resolve(op)).await
     }
 
@@ -70,6 +70,15 @@ impl Client {
         self.shared.set_attr(credentials, inode, &set).await
     }
 
+    /// The same, if the user is permitted to do this with the inode there: a sum of 4 (read), 2 (write) and 1 (execute, search).
+    ///
+    /// # Errors
+    /// `AccessDenied` if not.
+    pub async fn resolve_for(&self, credentials: &Credentials, path: &[u8], access: u32) -> Result<Attr> {
+        let op = meta_op::Resolve { path: path.to_vec(), follow_last: true, access };
+        self.shared.ask_attr(credentials, Op::Resolve(op)).await
+    }
+
     /// At most `limit` entries after the cookie `after`, from the start without one.
     pub async fn read_dir(
         &self,
@@ -79,9 +88,29 @@ impl Client {
         limit: u32,
         detail: EntryDetail,
     ) -> Result<DirPage> {
-        let (cookie, plus) = (after.unwrap_or(0), detail == EntryDetail::Attributes);
-        let read = meta_op::ReadDir { inode: inode.raw(), cookie, limit, plus, ..Default::default() };
+        self.shared.read_dir(credentials, listing(inode, after, limit, detail)).await
+    }
+
+    /// The same for a user whose rights no kernel has checked.
+    ///
+    /// # Errors
+    /// `AccessDenied` if the user may not list the directory.
+    pub async fn list_dir(
+        &self,
+        credentials: &Credentials,
+        inode: InodeId,
+        after: Option<u64>,
+        limit: u32,
+        detail: EntryDetail,
+    ) -> Result<DirPage> {
+        let read = meta_op::ReadDir { check: true, ..listing(inode, after, limit, detail) };
         self.shared.read_dir(credentials, read).await
+    }
+
+    /// Sums over an inode and everything below it, with the sizes that writers hold now. The user must be permitted to list
+    /// each directory.
+    pub async fn summarize(&self, credentials: &Credentials, inode: InodeId) -> Result<Summary> {
+        self.shared.summarize(credentials, inode).await
     }
 
     async fn make(&self, credentials: &Credentials, op: Op) -> Result<Attr> {
@@ -142,9 +171,19 @@ impl Client {
         self.shared.displacing(credentials, Op::Unlink(op)).await
     }
 
+    /// Removes a directory with everything below it. The name goes in one step, what is below it in the background.
+    ///
+    /// # Errors
+    /// `Unsupported` if a dataset has its root below it, `TooBig` if there is too much to check the user's rights in one step: both
+    /// can be removed name by name.
+    pub async fn remove_tree(&self, credentials: &Credentials, parent: InodeId, name: &[u8]) -> Result<()> {
+        let op = meta_op::RemoveDir { parent: parent.raw(), name: name.to_vec(), whole: true };
+        self.shared.displacing(credentials, Op::RemoveDir(op)).await
+    }
+
     /// Removes an empty directory.
     pub async fn remove_dir(&self, credentials: &Credentials, parent: InodeId, name: &[u8]) -> Result<()> {
-        let op = meta_op::RemoveDir { parent: parent.raw(), name: name.to_vec() };
+        let op = meta_op::RemoveDir { parent: parent.raw(), name: name.to_vec(), whole: false };
         self.shared.displacing(credentials, Op::RemoveDir(op)).await
     }
 
@@ -217,4 +256,9 @@ impl Client {
         let reply = self.shared.own_meta(Op::StatFs(meta_op::StatFs { inode: inode.raw() })).await?;
         reply.stat_fs.map(StatFs::from).ok_or_else(|| err!(Protocol, "StatFs was answered without numbers"))
     }
+}
+
+fn listing(inode: InodeId, after: Option<u64>, limit: u32, detail: EntryDetail) -> meta_op::ReadDir {
+    let (plus, map) = (detail != EntryDetail::Names, detail == EntryDetail::Maps);
+    meta_op::ReadDir { inode: inode.raw(), cookie: after.unwrap_or(0), limit, plus, map, ..Default::default() }
 }

@@ -77,6 +77,7 @@ impl Shared {
         }
         for entry in &mut entries {
             if let Some(attr) = entry.attr.take() {
+                let recorded = attr.size;
                 let own = leased.binary_search(&attr.inode).map_or(&[][..], |at| &leased[at..=at]);
                 entry.attr = match self.see_attr(&asking, &attr, own) {
                     None if wanted && self.find(attr.inode).is_some() => {
@@ -90,6 +91,8 @@ impl Shared {
                     // This client had no lease on a file that it has no trace of. A new session made all answers unsure.
                     seen => seen.or(Some(attr)).filter(|_| wanted),
                 };
+                // This client has written to it, and the map is behind.
+                entry.map = entry.map.take().filter(|_| entry.attr.is_some_and(|seen| seen.size == recorded));
             }
         }
         Ok(DirPage { entries, is_last })

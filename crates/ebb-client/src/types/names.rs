@@ -54,6 +54,8 @@ pub enum IfExists {
     Fail,
     /// Opens the existing file.
     Open,
+    /// Makes a new file that takes the place of the existing one, in one step. Whoever has that one open keeps it.
+    Replace,
 }
 
 /// A file to be made without a name, and opened (O_TMPFILE of open(2)).
@@ -106,6 +108,8 @@ pub enum EntryDetail {
     Names,
     /// Attributes too.
     Attributes,
+    /// Attributes, and where files lie.
+    Maps,
 }
 
 /// How setxattr(2) treats an existing value.
@@ -143,6 +147,8 @@ pub struct DirEntry {
     pub cookie: u64,
     /// Attributes, if they were asked for.
     pub attr: Option<Attr>,
+    /// Where a file lies, if that was asked for and is known: without a question to a writer that holds more.
+    pub map: Option<Vec<pb::Metablock>>,
 }
 
 impl TryFrom<pb::DirEntry> for DirEntry {
@@ -153,8 +159,27 @@ impl TryFrom<pb::DirEntry> for DirEntry {
         let kind = FileKind::from_raw(from.kind)
             .ok_or_else(|| err!(Protocol, "inode i{} is of kind {}, which is unknown here", from.inode, from.kind))?;
         let (inode, attr) = (InodeId::new(from.inode), optional_attr(from.attr)?);
-        Ok(Self { name: from.name, inode, kind, cookie: from.cookie, attr })
+        // A reply has a part of a long map. A file that is not written to its end looks like that, and is asked for as well.
+        let is_whole = |attr: &Attr| {
+            let unit = attr.storage.geometry.metablock_size;
+            !attr.size_unknown && from.metablocks.len() as u64 >= attr.size.div_ceil(unit.max(1))
+        };
+        let is_known = kind == FileKind::File && !from.unsettled && attr.as_ref().is_some_and(is_whole);
+        Ok(Self { name: from.name, inode, kind, cookie: from.cookie, attr, map: is_known.then_some(from.metablocks) })
     }
+}
+
+/// Sums over an inode and everything below it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Bytes in files. A file with several names counts at each of them.
+    pub bytes: u64,
+    /// Bytes of all copies, as far as they are recorded.
+    pub stored_bytes: u64,
+    /// Names of everything but directories.
+    pub files: u64,
+    /// Directories.
+    pub directories: u64,
 }
 
 /// A part of a directory's listing.

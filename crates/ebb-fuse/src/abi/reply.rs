@@ -392,6 +392,7 @@ mod tests {
                     kind: FileKind::File,
                     cookie,
                     attr: Some(some_attr()),
+                    map: None,
                 };
                 let added = (1..1000).take_while(|cookie| listing.add(&entry(*cookie))).count();
                 assert_eq!(listing.is_empty(), added == 0);

@@ -77,6 +77,7 @@ impl<V: Vfs> Server<V> {
             kind: FileKind::Directory,
             cookie,
             attr: None,
+            map: None,
         };
         let mut fits = true;
         if offset == 0 {

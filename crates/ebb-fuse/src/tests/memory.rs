@@ -256,7 +256,14 @@ impl Vfs for MemoryVfs {
         listed.truncate(limit as usize);
         let entries = listed.into_iter().map(|(cookie, name, number)| {
             let attr = state.attr(number);
-            DirEntry { name, inode: attr.inode, kind: attr.kind, cookie, attr: with_attributes.then_some(attr) }
+            DirEntry {
+                name,
+                inode: attr.inode,
+                kind: attr.kind,
+                cookie,
+                attr: with_attributes.then_some(attr),
+                map: None,
+            }
         });
         Ok(DirPage { entries: entries.collect(), is_last: end })
     }

@@ -7,6 +7,7 @@ use ebb_wire::pb::meta_op;
 use crate::dir;
 use crate::inode::{Body, COOKIE_FIRST, DirectoryBody, FileBody};
 use crate::machine::{Call, Machine};
+use crate::permission::{self, WRITE};
 use crate::tree::NewInode;
 
 /// Longest target of a symbolic link in bytes (`PATH_MAX` without its NUL).
@@ -20,13 +21,14 @@ impl Machine {
         if op.unnamed {
             return self.create_unnamed(call, op);
         }
-        if let Some(entry) = self.find(parent, &op.name, &call.credentials)?
+        let existing = self.find(parent, &op.name, &call.credentials)?;
+        if let Some(entry) = existing
             && !op.exclusive
         {
             if self.inode(entry.inode)?.is_directory() {
                 bail!(IsDirectory, "{} is a directory", dir::show(&op.name));
             }
-            return self.attr_reply(entry.inode);
+            return if op.replace { self.create_over(call, op, entry.inode) } else { self.attr_reply(entry.inode) };
         }
         if dir::is_dots(&op.name) && !op.exclusive {
             bail!(IsDirectory, "{} is a directory", dir::show(&op.name));
@@ -35,6 +37,21 @@ impl Machine {
         first_placement(call, op).map_or(Ok(()), |placement| self.check_placement(&placement.members))?;
         let inode = self.make(call, parent, &op.name, new_file(op, FileBody::default()))?;
         self.created_reply(call, op, inode)
+    }
+
+    /// Makes a file that takes the place of another one. The name is never free in between (I-80).
+    fn create_over(&mut self, call: &mut Call<'_>, op: &meta_op::Create, old: InodeId) -> Result<pb::MetaReply> {
+        let parent = InodeId::new(op.parent);
+        let victim = self.inode(old)?;
+        self.check_may_remove(call, parent, victim)?;
+        permission::check(old, victim, &call.credentials, WRITE)?;
+        first_placement(call, op).map_or(Ok(()), |placement| self.check_placement(&placement.members))?;
+        let inode = self.make_inode(call, parent, new_file(op, FileBody::default()), 1)?;
+        self.redirect(parent, &op.name, inode);
+        self.touch_directory(call, parent);
+        let displaced_gone = self.lose_name(call, old);
+        let made = self.created_reply(call, op, inode)?;
+        Ok(pb::MetaReply { displaced_inode: old.raw(), displaced_gone, ..made })
     }
 
     /// `open(O_TMPFILE)`: makes a file without a name. It lives until all sessions have closed it, or gets a name by

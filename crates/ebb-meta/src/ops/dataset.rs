@@ -151,6 +151,7 @@ impl Machine {
             .iter()
             .filter(|dataset| self.is_within(InodeId::new(dataset.root_inode), moved))
             .filter(|dataset| !self.orphans.contains(&InodeId::new(dataset.root_inode)))
+            .filter(|dataset| !self.is_felled(InodeId::new(dataset.root_inode)))
             .cloned()
             .collect();
         for dataset in stale {

@@ -77,6 +77,9 @@ impl Machine {
         if op.no_replace && target.is_some() {
             bail!(Exists, "{target_parent} has an entry {}", dir::show(&op.target_name));
         }
+        if op.exchange && self.directory(source_parent)?.nlink == 0 {
+            bail!(NotFound, "{source_parent} has been removed");
+        }
         if op.exchange && target.is_none() {
             bail!(
                 NotFound,
@@ -215,7 +218,7 @@ impl Machine {
         self.refresh_dataset_paths(target);
     }
 
-    fn redirect(&mut self, parent: InodeId, name: &[u8], inode: InodeId) {
+    pub(crate) fn redirect(&mut self, parent: InodeId, name: &[u8], inode: InodeId) {
         let is_there = self.entries.redirect(parent, name, inode);
         assert!(is_there, "{parent} has no entry {}: {inode} would lose its name", dir::show(name));
     }
@@ -226,7 +229,7 @@ impl Machine {
         }
     }
 
-    fn touch_directory(&mut self, call: &mut Call<'_>, id: InodeId) {
+    pub(crate) fn touch_directory(&mut self, call: &mut Call<'_>, id: InodeId) {
         self.edit(id).modified(call.now);
         call.changed(id);
     }

@@ -23,7 +23,8 @@ impl Machine {
         self.displaced_reply(call, id)
     }
 
-    /// `rmdir(2)`. The root of a dataset can be removed like any directory. The dataset ends with its last inode.
+    /// `rmdir(2)`, or the removal of a directory with everything below it. The root of a dataset can be removed like any
+    /// directory. The dataset ends with its last inode.
     pub(crate) fn remove_dir(&mut self, call: &mut Call<'_>, op: &meta_op::RemoveDir) -> Result<pb::MetaReply> {
         let parent = InodeId::new(op.parent);
         match op.name.as_slice() {
@@ -37,7 +38,10 @@ impl Machine {
             bail!(NotDirectory, "{} is not a directory", dir::show(&op.name));
         };
         if body.count != 0 {
-            bail!(NotEmpty, "{} has {} entries", dir::show(&op.name), body.count);
+            if !op.whole {
+                bail!(NotEmpty, "{} has {} entries", dir::show(&op.name), body.count);
+            }
+            self.check_may_fell(call, id)?;
         }
         self.remove_entry(call, parent, &op.name);
         self.lose_subdirectory(parent);

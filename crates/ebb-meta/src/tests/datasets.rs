@@ -6,7 +6,7 @@ use ebb_wire::pb::meta_op::{self, Op};
 
 use super::harness::{MIB, ROOT, World, user};
 
-fn dataset(path: &str) -> pb::Dataset {
+pub(super) fn dataset(path: &str) -> pb::Dataset {
     pb::Dataset { path: path.into(), ..Default::default() }
 }
 

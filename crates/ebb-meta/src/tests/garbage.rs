@@ -238,14 +238,16 @@ impl Dice<'_> {
                 let (exclusive, no_grant) = (self.one_in(2), self.one_in(3));
                 let (unnamed, linkable) = (self.one_in(4), self.one_in(2));
                 let name = if unnamed && !self.one_in(8) { Vec::new() } else { name };
-                Op::Create(meta_op::Create { parent, name, mode, umask, exclusive, no_grant, unnamed, linkable })
+                let replace = self.one_in(3);
+                let flags = meta_op::Create { exclusive, no_grant, unnamed, linkable, replace, ..Default::default() };
+                Op::Create(meta_op::Create { parent, name, mode, umask, ..flags })
             }
             3 | 4 => Op::MakeDir(meta_op::MakeDir { parent, name, mode, umask }),
             5 => Op::MakeNode(meta_op::MakeNode { parent, name, kind: self.number(8) as u32, mode, umask, rdev: 3 }),
             6 => Op::Symlink(meta_op::Symlink { parent, name, target: self.text() }),
             7 => Op::Link(meta_op::Link { inode, parent, name }),
             8 => Op::Unlink(meta_op::Unlink { parent, name }),
-            9 => Op::RemoveDir(meta_op::RemoveDir { parent, name }),
+            9 => Op::RemoveDir(meta_op::RemoveDir { parent, name, whole: self.below(2) == 0 }),
             10..=12 => Op::Rename(meta_op::Rename {
                 source_parent: parent,
                 source_name: name,
@@ -400,7 +402,7 @@ impl Dice<'_> {
                 Change::ForgetNode(pb::ForgetNode { node, chains })
             }
             28 => {
-                let expired = self.machine.expired_trash(now, self.below(5) as usize);
+                let expired = self.machine.expired_names(now, self.below(5) as usize);
                 let name = |one: crate::ExpiredName| pb::expire_trash::Name {
                     parent: one.parent.raw(),
                     name: one.name,
@@ -442,15 +444,25 @@ fn queries(machine: &Machine, throws: Throws) {
     for op in [
         Op::Lookup(meta_op::Lookup { parent: inode, name }),
         Op::GetAttr(meta_op::GetAttr { inode }),
-        Op::ReadDir(meta_op::ReadDir { inode, cookie, limit, plus: true, map: true, hint: false }),
+        Op::ReadDir(meta_op::ReadDir {
+            inode,
+            cookie,
+            limit,
+            plus: true,
+            map: true,
+            hint: false,
+            check: dice.below(2) == 0,
+        }),
         Op::ReadLink(meta_op::ReadLink { inode }),
         Op::GetXattr(meta_op::GetXattr { inode, name: dice.text() }),
         Op::ListXattr(meta_op::ListXattr { inode }),
         Op::StatFs(meta_op::StatFs { inode }),
         Op::GetMap(meta_op::GetMap { inode, first_index: cookie, limit }),
-        Op::Resolve(meta_op::Resolve { path: dice.text(), follow_last: true }),
+        Op::Resolve(meta_op::Resolve { path: dice.text(), follow_last: true, access: dice.below(9) as u32 }),
         Op::TestLock(meta_op::TestLock { inode, lock: Some(dice.lock()) }),
         Op::ListDatasets(meta_op::ListDatasets {}),
+        Op::Summarize(meta_op::Summarize { inode, from: vec![pb::SummaryPlace { inode: dice.inode(), cookie }] }),
+        Op::Summarize(meta_op::Summarize { inode, from: Vec::new() }),
     ] {
         let user = Credentials { uid: 1000, gid: 100, groups: Vec::new() };
         let _ = machine.query(SessionId::new(cookie), &user, &op);

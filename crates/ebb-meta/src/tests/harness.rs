@@ -149,7 +149,7 @@ impl World {
     }
 
     pub(crate) fn resolve(&self, path: &str) -> Result<u64, ErrorKind> {
-        let op = Op::Resolve(meta_op::Resolve { path: path.into(), follow_last: true });
+        let op = Op::Resolve(meta_op::Resolve { path: path.into(), follow_last: true, access: 0 });
         self.ask(op).map(|reply| reply.attr.unwrap().inode)
     }
 
@@ -185,7 +185,30 @@ impl World {
     }
 
     pub(crate) fn rmdir(&mut self, parent: u64, name: &str) -> Answer {
-        self.run(Op::RemoveDir(meta_op::RemoveDir { parent, name: name.into() }))
+        self.run(Op::RemoveDir(meta_op::RemoveDir { parent, name: name.into(), whole: false }))
+    }
+
+    /// Removes a directory with everything below it.
+    pub(crate) fn fell(&mut self, parent: u64, name: &str) -> Answer {
+        self.run(Op::RemoveDir(meta_op::RemoveDir { parent, name: name.into(), whole: true }))
+    }
+
+    /// Removes what has expired, `max` names at a time. Returns the names in the order of their removal.
+    pub(crate) fn expire(&mut self, max: usize) -> Vec<String> {
+        let mut removed = Vec::new();
+        loop {
+            let expired = self.machine.expired_names(self.now, max);
+            if expired.is_empty() {
+                return removed;
+            }
+            removed.extend(expired.iter().map(|one| String::from_utf8(one.name.clone()).unwrap()));
+            let names = expired.into_iter().map(|one| pb::expire_trash::Name {
+                parent: one.parent.raw(),
+                name: one.name,
+                inode: one.inode.raw(),
+            });
+            self.apply(Change::ExpireTrash(pb::ExpireTrash { names: names.collect() })).reply.unwrap();
+        }
     }
 
     pub(crate) fn rename(&mut self, source: (u64, &str), target: (u64, &str)) -> Answer {
@@ -238,6 +261,14 @@ impl World {
             Ok(other) => panic!("not a lease: {other:?}"),
             Err(error) => Err(error.kind()),
         }
+    }
+
+    /// Goes on from a checkpoint of the state.
+    pub(crate) fn reload(&mut self) {
+        let mut records = Vec::new();
+        self.machine.encode_records(1, 1, |record| records.push(record.to_vec()));
+        let (loaded, ..) = Machine::from_records(records.iter().map(|record| Ok(&record[..]))).unwrap();
+        self.machine = loaded;
     }
 
     pub(crate) fn reap(&mut self, inodes: &[u64]) {

@@ -9,7 +9,9 @@ use ebb_wire::pb::meta_op::{self, Op};
 use super::harness::{ROOT, World};
 
 fn page(world: &World, inode: u64, cookie: u64, limit: u32) -> pb::MetaReply {
-    world.ask(Op::ReadDir(meta_op::ReadDir { inode, cookie, limit, plus: false, map: false, hint: false })).unwrap()
+    world
+        .ask(Op::ReadDir(meta_op::ReadDir { inode, cookie, limit, plus: false, map: false, ..Default::default() }))
+        .unwrap()
 }
 
 #[test]
@@ -48,7 +50,7 @@ fn listings_are_bounded_and_tell_attributes_and_maps_if_asked() {
     let mut world = World::new();
     world.create(ROOT, "f", &[1, 2]);
     let d = world.mkdir(ROOT, "d", 0o755).unwrap();
-    let op = meta_op::ReadDir { inode: ROOT, cookie: 0, limit: 1, plus: true, map: true, hint: false };
+    let op = meta_op::ReadDir { inode: ROOT, cookie: 0, limit: 1, plus: true, map: true, ..Default::default() };
     let reply = world.ask(Op::ReadDir(op)).unwrap();
     let entry = &reply.entries[0];
     assert_eq!((entry.kind, entry.metablocks.len(), reply.end), (1, 1, false));
@@ -76,7 +78,7 @@ fn a_page_stays_below_the_cap_of_a_message() {
     for at in 0..4000 {
         world.create(d, &format!("{at:0>255}"), &[1 << 62, 1 << 61, 1 << 60, 4, 5, 6, 7, 8]);
     }
-    let op = meta_op::ReadDir { inode: d, cookie: 0, limit: 4096, plus: true, map: true, hint: false };
+    let op = meta_op::ReadDir { inode: d, cookie: 0, limit: 4096, plus: true, map: true, ..Default::default() };
     let reply = world.ask(Op::ReadDir(op)).unwrap();
     assert!(!reply.end && reply.encoded_len() < ebb_wire::frame::MESSAGE_LEN_MAX, "{}", reply.encoded_len());
 }
@@ -114,8 +116,9 @@ fn paths_are_walked_with_dots_slashes_and_links() {
     }
     assert_eq!(world.resolve(&"/a".repeat(2048)), Err(E::NameTooLong));
     assert_eq!(world.resolve(&format!("/{}", "x".repeat(256))), Err(E::NameTooLong));
-    let no_follow =
-        |path: &str| world.ask(Op::Resolve(meta_op::Resolve { path: path.into(), follow_last: false })).unwrap();
+    let no_follow = |path: &str| {
+        world.ask(Op::Resolve(meta_op::Resolve { path: path.into(), follow_last: false, access: 0 })).unwrap()
+    };
     let reply = no_follow("/a/b/up");
     assert_eq!((reply.attr.unwrap().inode, reply.parent), (up, b));
     assert_eq!(no_follow("/a/b/up/").attr.unwrap().inode, a, "a slash asks for the directory behind the link");

@@ -34,7 +34,8 @@ fn a_repeated_request_is_answered_and_not_redone() {
     assert_eq!(world.names(ROOT), ["a"]);
     // A refusal is an answer too, and stays one.
     assert_eq!(send(&mut world, 2, 0, mkdir("a")), Err(E::Exists));
-    send(&mut world, 3, 0, Op::RemoveDir(meta_op::RemoveDir { parent: ROOT, name: b"a".into() })).unwrap();
+    send(&mut world, 3, 0, Op::RemoveDir(meta_op::RemoveDir { parent: ROOT, name: b"a".into(), whole: false }))
+        .unwrap();
     assert_eq!(send(&mut world, 2, 0, mkdir("a")), Err(E::Exists));
     send(&mut world, 4, 0, mkdir("a")).unwrap();
 }

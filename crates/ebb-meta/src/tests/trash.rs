@@ -34,24 +34,6 @@ fn later(world: &mut World) -> i64 {
     world.now
 }
 
-/// Removes what has expired, `max` names at a time. Returns the names in the order of their removal.
-fn expire(world: &mut World, max: usize) -> Vec<String> {
-    let mut removed = Vec::new();
-    loop {
-        let expired = world.machine.expired_trash(world.now, max);
-        if expired.is_empty() {
-            return removed;
-        }
-        removed.extend(expired.iter().map(|one| String::from_utf8(one.name.clone()).unwrap()));
-        let names = expired.into_iter().map(|one| pb::expire_trash::Name {
-            parent: one.parent.raw(),
-            name: one.name,
-            inode: one.inode.raw(),
-        });
-        world.apply(Change::ExpireTrash(pb::ExpireTrash { names: names.collect() })).reply.unwrap();
-    }
-}
-
 #[test]
 fn the_setting_makes_a_directory_for_everybody() {
     let mut world = World::new();
@@ -95,10 +77,10 @@ fn what_is_over_goes_from_below_and_in_any_portions() {
         later(&mut world);
         let young = removal(&mut world, "young");
         world.mkfile(young, "h", 0o644).unwrap();
-        assert_eq!(expire(&mut world, max), ["f", "deep", "g", "tree", "old"], "{max} at a time");
+        assert_eq!(world.expire(max), ["f", "deep", "g", "tree", "old"], "{max} at a time");
         assert!(world.resolve("/.trash/0/young/h").is_ok() && world.resolve("/.trash/0/old").is_err());
         later(&mut world);
-        assert_eq!(expire(&mut world, max), ["h", "young"]);
+        assert_eq!(world.expire(max), ["h", "young"]);
         assert!(world.resolve("/.trash/0").is_ok());
     }
 }
@@ -112,11 +94,11 @@ fn only_removals_expire() {
     world.mkdir(own, "moved-by-hand", 0o755).unwrap();
     world.mkfile(own, "file", 0o644).unwrap();
     later(&mut world);
-    assert_eq!(expire(&mut world, 100), ["r"]);
+    assert_eq!(world.expire(100), ["r"]);
     removal(&mut world, "s");
     keep(&mut world, 0, 0).unwrap();
     later(&mut world);
-    assert!(world.machine.expired_trash(world.now, 100).is_empty(), "without the setting nothing expires");
+    assert!(world.machine.expired_names(world.now, 100).is_empty(), "without the setting nothing expires");
 }
 
 #[test]
@@ -129,7 +111,7 @@ fn what_was_taken_out_meanwhile_stays() {
     world.mkfile(old, "g", 0o644).unwrap();
     world.mkfile(old, "k", 0o644).unwrap();
     let now = later(&mut world);
-    let names = world.machine.expired_trash(now, 100).into_iter().map(|one| pb::expire_trash::Name {
+    let names = world.machine.expired_names(now, 100).into_iter().map(|one| pb::expire_trash::Name {
         parent: one.parent.raw(),
         name: one.name,
         inode: one.inode.raw(),
@@ -152,7 +134,7 @@ fn a_file_with_another_name_lives_on() {
     let old = removal(&mut world, "old");
     world.link(file, old, "f").unwrap();
     later(&mut world);
-    expire(&mut world, 100);
+    world.expire(100);
     assert_eq!(world.machine.attr(InodeId::new(file)).unwrap().nlink, 1);
     assert_eq!(world.resolve("/f"), Ok(file));
 }

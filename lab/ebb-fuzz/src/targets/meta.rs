@@ -345,13 +345,13 @@ pub(super) fn requests() -> Vec<pb::MetaRequest> {
     let ops = vec![
         Op::Lookup(meta_op::Lookup { parent: inode, name: name.clone() }),
         Op::GetAttr(meta_op::GetAttr { inode }),
-        Op::ReadDir(meta_op::ReadDir { inode, cookie: 0, limit: 100, plus: true, map: true, hint: false }),
+        Op::ReadDir(meta_op::ReadDir { inode, cookie: 0, limit: 100, plus: true, map: true, ..Default::default() }),
         Op::ReadLink(meta_op::ReadLink { inode: 4 }),
         Op::GetXattr(meta_op::GetXattr { inode, name: b"user.a".to_vec() }),
         Op::ListXattr(meta_op::ListXattr { inode }),
         Op::StatFs(meta_op::StatFs { inode }),
         Op::GetMap(meta_op::GetMap { inode: FILE, first_index: 0, limit: 100 }),
-        Op::Resolve(meta_op::Resolve { path: b"/s".to_vec(), follow_last: true }),
+        Op::Resolve(meta_op::Resolve { path: b"/s".to_vec(), follow_last: true, access: 0 }),
         Op::TestLock(meta_op::TestLock { inode: FILE, lock: Some(lock) }),
         Op::ListDatasets(meta_op::ListDatasets {}),
     ];

@@ -75,8 +75,14 @@ fn page(after: Option<u64>, entries: &[DirEntry]) -> Page<'_> {
 
 #[test]
 fn a_listing_is_whole_only_if_nothing_happened_between_its_pages() {
-    let entry =
-        |name: &str, cookie| DirEntry { name: name.into(), inode: FILE, kind: FileKind::File, cookie, attr: None };
+    let entry = |name: &str, cookie| DirEntry {
+        name: name.into(),
+        inode: FILE,
+        kind: FileKind::File,
+        cookie,
+        attr: None,
+        map: None,
+    };
     for disturbed in [false, true] {
         let known = Known::default();
         known.put_listing(&known.ask(), DIRECTORY, &page(None, &[entry("a", 3)]));
