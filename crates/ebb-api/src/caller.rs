@@ -1,10 +1,18 @@
 //! A user of a session: paths are resolved, and calls are made, with the user's rights.
 
+mod attributes;
+mod list;
+mod names;
+
 use ebb_client::Client;
 use ebb_types::{Attr, Credentials, Error, ErrorKind, FileKind, InodeId, Result, bail, err};
 
 use crate::explain::explain;
 use crate::path::{EbbPath, text};
+use crate::users::{self, table};
+
+pub use list::{Detail, Entry, Page};
+pub use names::{Depth, NewMode};
 
 /// A session, and the user on whose behalf it is used. Many callers may share a session: the master judges each call by its
 /// credentials.
@@ -17,6 +25,25 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// The user of this name: the system's, else that of the cluster's table.
+    ///
+    /// # Errors
+    /// `NotFound` if neither knows the name.
+    pub async fn named(client: &Client, name: &str) -> Result<Self> {
+        let known = match users::system_user(name) {
+            Some(credentials) => Some(credentials),
+            None => table::find(client, name).await?.map(|row| row.credentials()),
+        };
+        let Some(credentials) = known else {
+            bail!(
+                NotFound,
+                "neither this host nor the cluster knows a user {name}: make it here, or tell its number by \
+                 `ebb user add {name}=UID`"
+            );
+        };
+        Ok(Self { client: client.clone(), credentials })
+    }
+
     /// An error about `path`, for people.
     pub fn explain(&self, error: Error, path: &EbbPath) -> Error {
         explain(error, path, |inode| self.client.kept_path(inode))

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use ebb_api::users;
+use ebb_api::{secret, users};
 use ebb_rpc::{Counters, Identity, Secret};
 use ebb_runtime::Runtime;
 use ebb_types::{ClusterId, Error, ErrorKind, HostName, Result, bail, err};
@@ -123,10 +123,7 @@ impl ClusterDir {
         })?;
         let parsed = ClusterFile::parse(&text).and_then(|file| Ok((file.id()?, file)));
         let (id, file) = parsed.map_err(|error| error.context(toml_path.display()))?;
-        let secret_path = path.join("secret");
-        private::check_secret(&secret_path)?;
-        let secret = fs::read_to_string(&secret_path).map_err(|error| Error::from_io(&error, secret_path.display()))?;
-        let secret = Secret::from_hex(&secret).map_err(|error| error.context(secret_path.display()))?;
+        let secret = secret::read(&path.join("secret"))?;
         Ok(Self { path, file, id, secret })
     }
 

@@ -23,6 +23,7 @@
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (JSON answers: version 1)");
 
 pub mod admin;
+pub mod attached;
 pub mod context;
 pub mod describe;
 pub mod directory;

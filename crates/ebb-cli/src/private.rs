@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use ebb_types::{Error, Result, bail};
+use ebb_types::{Error, Result};
 
 /// The bits of a mode that let others in.
 const OTHERS: u32 = 0o077;
@@ -41,44 +41,9 @@ pub fn narrow(directory: &Path) -> Result<Option<u32>> {
     Ok(Some(mode))
 }
 
-/// Refuses a secret that others may read: it may be known to them already, so narrowing it in silence would not do.
-pub fn check_secret(path: &Path) -> Result<()> {
-    let found = fs::metadata(path).map_err(|error| Error::from_io(&error, path.display()))?;
-    let mode = found.mode() & 0o7777;
-    if mode & OTHERS != 0 {
-        bail!(
-            NotPermitted,
-            "{0} has mode {mode:04o}: other users of this machine can read it, and whoever knows it has all rights in the \
-             cluster. If nobody has read it: `chmod 600 {0}`",
-            path.display()
-        );
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use ebb_types::ErrorKind;
-
     use super::*;
-
-    #[test]
-    fn a_secret_that_others_can_read_is_refused_with_the_way_on() {
-        let temp = tempfile::tempdir().unwrap();
-        let path = temp.path().join("secret");
-        write(&path, b"s").unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
-        check_secret(&path).unwrap();
-        for wide in [0o640, 0o604, 0o644, 0o601] {
-            fs::set_permissions(&path, fs::Permissions::from_mode(wide)).unwrap();
-            let error = check_secret(&path).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::NotPermitted);
-            assert!(
-                error.detail().contains(&format!("mode {wide:04o}")) && error.detail().contains("chmod 600"),
-                "{error}"
-            );
-        }
-    }
 
     #[test]
     fn a_wide_directory_is_narrowed_and_its_mode_reported() {

@@ -19,7 +19,7 @@ pub mod trash;
 mod usage;
 mod walk;
 
-use ebb_api::{Caller, EbbPath};
+use ebb_api::{Caller, EbbPath, users};
 use ebb_cli::output::Output;
 use ebb_cli::signals::Signals;
 use ebb_cli::{Context, admin};
@@ -109,7 +109,7 @@ impl Session {
                 return self.chown(owner, &self.expand(paths).await?, recursive).await;
             }
             C::Chgrp { group, paths, recursive } => {
-                let gid = owner::gid_of(&group).map_err(|why| err!(Invalid, "{why}"))?;
+                let gid = users::gid_of(&group).map_err(|why| err!(Invalid, "{why}"))?;
                 let change = OwnerChange { uid: None, gid: Some(gid) };
                 return self.chown(change, &self.expand(paths).await?, recursive).await;
             }

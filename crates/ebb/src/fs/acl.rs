@@ -1,24 +1,18 @@
 //! `ebb fs getfacl` and `setfacl`: POSIX access control lists as `acl(5)` has them.
 
 mod change;
-mod list;
 
 use clap::Args;
+use ebb_api::acl::AclLists;
 use ebb_api::path::EbbPath;
 use ebb_api::users;
 use ebb_cli::output::{print_line, put_json};
-use ebb_client::XattrMode;
-use ebb_types::{Attr, ErrorKind, FileKind, Result};
+use ebb_types::{Attr, FileKind, Result};
 use serde_json::json;
 
 use super::each::Change;
 use super::{Session, walk};
 pub use change::AclChange;
-use list::AclList;
-
-/// Attributes that hold the two lists.
-const ACCESS: &[u8] = b"system.posix_acl_access";
-const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 /// Options of `ebb fs setfacl`.
 #[derive(Debug, Args)]
@@ -57,8 +51,8 @@ impl Session {
         let mut shown = Vec::new();
         // A symbolic link has no list of its own.
         for (path, attr) in found.iter().filter(|(_, attr)| attr.kind != FileKind::Symlink) {
-            let access = self.access_list(attr).await.map_err(|error| self.caller.explain(error, path))?;
-            let default = self.default_list(attr).await.map_err(|error| self.caller.explain(error, path))?;
+            let lists = self.caller.acl(attr).await.map_err(|error| self.caller.explain(error, path))?;
+            let (access, default) = (lists.access, lists.default);
             if self.output.json() {
                 let mut value = json!({
                     "owner": attr.uid, "group": attr.gid, "access": access.lines(),
@@ -86,42 +80,17 @@ impl Session {
     }
 
     async fn change_lists(&self, attr: &Attr, change: &AclChange, recursive: bool) -> Result<()> {
-        let (client, credentials) = (&self.caller.client, &self.caller.credentials);
         let is_directory = attr.kind == FileKind::Directory;
-        let access = self.access_list(attr).await?;
+        let AclLists { access, default } = self.caller.acl(attr).await?;
         let new = change.of_access(&access, is_directory)?;
         if new != access {
-            client.set_xattr(credentials, attr.inode, ACCESS, new.encode().into(), XattrMode::Any).await?;
+            self.caller.set_access_acl(attr, &new).await?;
         }
         // In a tree, files are passed over; a file that is named itself gets the file system's refusal.
         if !is_directory && recursive {
             return Ok(());
         }
-        let default = self.default_list(attr).await?;
         let new = change.of_default(default.as_ref(), &new, is_directory)?;
-        match new {
-            new if new == default => Ok(()),
-            Some(new) => client.set_xattr(credentials, attr.inode, DEFAULT, new.encode().into(), XattrMode::Any).await,
-            None => client.remove_xattr(credentials, attr.inode, DEFAULT).await,
-        }
-    }
-
-    /// The list that grants access. Without one, the permission bits say all.
-    async fn access_list(&self, attr: &Attr) -> Result<AclList> {
-        let stored = self.stored_list(attr, ACCESS).await?;
-        Ok(stored.unwrap_or_else(|| AclList::of_mode(attr.mode)))
-    }
-
-    /// The list that new entries of a directory get.
-    async fn default_list(&self, attr: &Attr) -> Result<Option<AclList>> {
-        if attr.kind == FileKind::Directory { self.stored_list(attr, DEFAULT).await } else { Ok(None) }
-    }
-
-    async fn stored_list(&self, attr: &Attr, name: &[u8]) -> Result<Option<AclList>> {
-        match self.caller.client.get_xattr(&self.caller.credentials, attr.inode, name).await {
-            Ok(value) => AclList::decode(&value).map(Some),
-            Err(error) if error.kind() == ErrorKind::NoAttribute => Ok(None),
-            Err(error) => Err(error),
-        }
+        if new == default { Ok(()) } else { self.caller.set_default_acl(attr, new.as_ref()).await }
     }
 }

@@ -5,8 +5,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use ebb_api::path::EbbPath;
-use ebb_client::{Access, Handle, NewFile, NewName};
+use ebb_api::EbbPath;
+use ebb_api::caller::NewMode;
+use ebb_api::file::{Closing, CreateFile};
+use ebb_client::IfExists;
 use ebb_types::{Error, Result, err};
 use serde_json::json;
 
@@ -22,48 +24,34 @@ impl Session {
         for source in sources {
             inputs.push((source, open(source)?));
         }
-        let (parent, name) = self.caller.parent(target).await?;
-        let name = NewName { parent, name, mode: 0o666, umask: umask() };
-        let new = NewFile { name, ..NewFile::or_existing(parent, name.name, Access::Write) };
-        let made = self
-            .caller
-            .client
-            .create(&self.caller.credentials, new)
-            .await
-            .map_err(|error| self.caller.explain(error, target))?;
+        let mode = NewMode { mode: 0o666, umask: umask() };
+        let new = CreateFile { mode, if_exists: IfExists::Open, hosts: Vec::new() };
+        let file = self.caller.create(target, new).await?;
         let (mut done, mut bytes) = (Ok(()), 0);
         for (source, mut input) in inputs {
-            done = self.append_one(made.handle, source, &mut input, &mut bytes).await;
+            done = append_one(&file, source, &mut input, &mut bytes).await;
             if done.is_err() {
                 break;
             }
         }
-        let synced = self.caller.client.fsync(made.handle).await;
-        self.caller.client.close(made.handle).await;
-        done.and(synced).map_err(|error| self.caller.explain(error, target))?;
+        done.and(file.close(Closing::Synced).await)?;
         self.answer(|| json!({ "path": target.to_string(), "bytes": bytes }));
         Ok(())
     }
+}
 
-    /// Appends one source, and adds to the number of appended bytes.
-    async fn append_one(
-        &self,
-        handle: Handle,
-        source: &Path,
-        input: &mut (dyn Read + Send),
-        bytes: &mut u64,
-    ) -> Result<()> {
-        loop {
-            let mut buffer = Vec::with_capacity(STEP as usize);
-            let read = tokio::task::block_in_place(|| input.take(u64::from(STEP)).read_to_end(&mut buffer));
-            read.map_err(|error| err!(Io, "reading {}: {error}", source.display()))?;
-            if buffer.is_empty() {
-                return Ok(());
-            }
-            let length = buffer.len() as u64;
-            self.caller.client.append(handle, Bytes::from(buffer)).await?;
-            *bytes += length;
+/// Appends one source, and adds to the number of appended bytes.
+async fn append_one(file: &ebb_api::File, source: &Path, input: &mut (dyn Read + Send), bytes: &mut u64) -> Result<()> {
+    loop {
+        let mut buffer = Vec::with_capacity(STEP as usize);
+        let read = tokio::task::block_in_place(|| input.take(u64::from(STEP)).read_to_end(&mut buffer));
+        read.map_err(|error| err!(Io, "reading {}: {error}", source.display()))?;
+        if buffer.is_empty() {
+            return Ok(());
         }
+        let length = buffer.len() as u64;
+        file.append(Bytes::from(buffer)).await?;
+        *bytes += length;
     }
 }
 

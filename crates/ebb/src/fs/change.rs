@@ -3,67 +3,39 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use ebb_api::path::EbbPath;
-use ebb_client::{Access, NewFile, NewName, SetAttr, SetTime};
-use ebb_types::{Attr, ErrorKind, FileKind, Result, bail};
+use ebb_api::EbbPath;
+use ebb_api::caller::NewMode;
+use ebb_api::file::{Closing, CreateFile};
+use ebb_client::{IfExists, SetAttr, SetTime};
+use ebb_types::{Attr, ErrorKind, FileKind, Result};
 use serde_json::json;
 
 use super::command::Condition;
 use super::each::Change;
 use super::mode::ModeChange;
 use super::owner::OwnerChange;
-use super::{Session, shown, umask, walk};
+use super::{Session, shown, umask};
 
 impl Session {
     pub(super) async fn mkdir(&self, paths: &[EbbPath], parents: bool) -> Result<()> {
+        let new = NewMode { mode: 0o777, umask: umask() };
         for path in paths {
             if parents {
-                self.make_dirs(path).await?;
+                self.caller.make_dirs(path, new).await?;
             } else {
-                self.make_dir(path).await?;
+                self.caller.make_dir(path, new).await?;
             }
         }
         self.answer(|| json!({ "made": shown(paths) }));
         Ok(())
     }
 
-    async fn make_dirs(&self, path: &EbbPath) -> Result<()> {
-        let mut at = EbbPath::new("/")?;
-        for part in path.as_bytes().split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
-            at = at.join(part);
-            match self.caller.find(&at).await? {
-                Some(attr) if attr.kind == FileKind::Directory => {}
-                Some(_) => bail!(NotDirectory, "{at} is not a directory"),
-                None => match self.make_dir(&at).await {
-                    // Another command made it meanwhile.
-                    Err(error) if error.kind() == ErrorKind::Exists => {}
-                    made => made?,
-                },
-            }
-        }
-        Ok(())
-    }
-
-    async fn make_dir(&self, path: &EbbPath) -> Result<()> {
-        let (parent, name) = self.caller.parent(path).await?;
-        self.caller
-            .client
-            .make_dir(&self.caller.credentials, NewName { parent, name, mode: 0o777, umask: umask() })
-            .await
-            .map(drop)
-            .map_err(|error| self.caller.explain(error, path))
-    }
-
     pub(super) async fn ln(&self, target: &OsStr, link: &EbbPath, symbolic: bool) -> Result<()> {
-        let (parent, name) = self.caller.parent(link).await?;
-        let done = if symbolic {
-            self.caller.client.symlink(&self.caller.credentials, parent, name, target.as_bytes()).await
+        if symbolic {
+            self.caller.symlink(target.as_bytes(), link).await?;
         } else {
-            let target = EbbPath::new(target.as_bytes())?;
-            let inode = self.caller.resolve_link(&target).await?.inode;
-            self.caller.client.link(&self.caller.credentials, inode, parent, name).await
-        };
-        done.map_err(|error| self.caller.explain(error, link))?;
+            self.caller.link(&EbbPath::new(target.as_bytes())?, link).await?;
+        }
         self.answer(|| json!({ "made": [link.to_string()], "symbolic": symbolic }));
         Ok(())
     }
@@ -78,16 +50,9 @@ impl Session {
                 }
                 None if no_create => {}
                 None => {
-                    let (parent, name) = self.caller.parent(path).await?;
-                    let name = NewName { parent, name, mode: 0o666, umask: umask() };
-                    let new = NewFile { name, ..NewFile::or_existing(parent, name.name, Access::Write) };
-                    let created = self
-                        .caller
-                        .client
-                        .create(&self.caller.credentials, new)
-                        .await
-                        .map_err(|error| self.caller.explain(error, path))?;
-                    self.caller.client.close(created.handle).await;
+                    let mode = NewMode { mode: 0o666, umask: umask() };
+                    let new = CreateFile { mode, if_exists: IfExists::Open, hosts: Vec::new() };
+                    self.caller.create(path, new).await?.close(Closing::Received).await?;
                     made.push(path.clone());
                 }
             }
@@ -135,7 +100,7 @@ impl Session {
             _ if condition.exists => true,
             kind if condition.file => kind == FileKind::File,
             kind if condition.directory => kind == FileKind::Directory,
-            FileKind::Directory => walk::entries(self, attr.inode).await?.is_empty() == condition.zero,
+            FileKind::Directory => self.caller.entries(attr.inode).await?.is_empty() == condition.zero,
             FileKind::File => (attr.size == 0) == condition.zero,
             _ => false,
         })

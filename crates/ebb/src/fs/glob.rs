@@ -7,7 +7,7 @@ use ebb_api::path::EbbPath;
 use ebb_types::{ErrorKind, FileKind, Result, bail, err};
 use globset::{GlobBuilder, GlobMatcher};
 
-use super::{Session, walk};
+use super::Session;
 
 impl Session {
     /// The paths that are meant, in order of their names.
@@ -75,7 +75,7 @@ impl Session {
         let matcher = matcher(part, Case::Sensitive)?;
         let shows_hidden = part.starts_with(b".");
         let mut names: Vec<Vec<u8>> =
-            walk::entries(self, attr.inode).await?.into_iter().map(|entry| entry.name).collect();
+            self.caller.entries(attr.inode).await?.into_iter().map(|entry| entry.name).collect();
         names.retain(|name| (shows_hidden || !name.starts_with(b".")) && fits(&matcher, name));
         names.sort();
         Ok(names.iter().map(|name| directory.join(name)).collect())

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::command::LsArgs;
 
-use super::{Session, walk};
+use super::Session;
 
 impl Session {
     pub(super) async fn ls(&self, args: &LsArgs) -> Result<()> {
@@ -31,6 +31,7 @@ impl Session {
                     kind: attr.kind,
                     cookie: 0,
                     attr: Some(attr),
+                    map: None,
                 });
             }
         }
@@ -43,7 +44,7 @@ impl Session {
         }
         directories.reverse();
         while let Some((path, inode)) = directories.pop() {
-            let entries = walk::entries(self, inode).await.map_err(|error| self.caller.explain(error, &path))?;
+            let entries = self.caller.entries(inode).await.map_err(|error| self.caller.explain(error, &path))?;
             if args.recursive {
                 let below = entries.iter().filter(|entry| entry.kind == FileKind::Directory);
                 let mut below: Vec<_> = below.map(|entry| (path.join(&entry.name), entry.inode)).collect();

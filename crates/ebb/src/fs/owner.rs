@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use nix::unistd::{Group, User};
+use ebb_api::users::{gid_of, uid_of};
 
 /// An owner, a group or both, to set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,22 +25,6 @@ impl FromStr for OwnerChange {
         }
         Ok(Self { uid, gid })
     }
-}
-
-/// The number of a user.
-pub fn uid_of(name: &str) -> Result<u32, String> {
-    let found = || User::from_name(name).ok().flatten().map(|user| user.uid.as_raw());
-    numbered(name).or_else(found).ok_or_else(|| format!("no user is called {name:?}"))
-}
-
-/// The number of a group.
-pub fn gid_of(name: &str) -> Result<u32, String> {
-    let found = || Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw());
-    numbered(name).or_else(found).ok_or_else(|| format!("no group is called {name:?}"))
-}
-
-fn numbered(name: &str) -> Option<u32> {
-    name.parse().ok().filter(|number| *number != u32::MAX)
 }
 
 #[cfg(test)]

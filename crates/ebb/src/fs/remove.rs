@@ -1,12 +1,12 @@
 //! `ebb fs rm`.
 
 use ebb_api::path::EbbPath;
-use ebb_types::{Error, ErrorKind, FileKind, InodeId, Result, bail, counted};
+use ebb_types::{ErrorKind, FileKind, InodeId, Result, bail, counted};
 use indicatif::ProgressBar;
 use serde_json::json;
 
+use super::Session;
 use super::trash::Bins;
-use super::{Session, walk};
 
 /// How `ebb fs rm` removes.
 #[derive(Clone, Copy, Debug)]
@@ -119,7 +119,7 @@ impl Session {
         self.remove_directory(parent, name, attr.inode, removed).await.map_err(explain)
     }
 
-    /// Removes a directory with everything below it.
+    /// Removes a directory with everything below it: in one step, or name by name where that cannot be.
     pub(super) async fn remove_directory(
         &self,
         parent: InodeId,
@@ -127,46 +127,20 @@ impl Session {
         directory: InodeId,
         removed: &mut Removed,
     ) -> Result<()> {
-        self.empty(directory, removed).await?;
-        self.caller.client.remove_dir(&self.caller.credentials, parent, name).await?;
-        removed.directory();
-        Ok(())
-    }
-
-    /// Removes all below a directory, deepest first, without recursion: a tree may be deeper than a stack.
-    async fn empty(&self, top: InodeId, removed: &mut Removed) -> Result<()> {
-        let mut stack = vec![(top, walk::entries(self, top).await?)];
-        while let Some((directory, left)) = stack.last_mut() {
-            let directory = *directory;
-            let Some(entry) = left.pop() else {
-                stack.pop();
-                // Its own name stands in the listing of the directory above, whose turn comes again.
-                continue;
-            };
-            if entry.kind != FileKind::Directory {
-                gone(self.caller.client.unlink(&self.caller.credentials, directory, &entry.name).await)?;
-                removed.file();
-                continue;
-            }
-            let Some(inside) = gone(walk::entries(self, entry.inode).await)? else { continue };
-            if inside.is_empty() {
-                gone(self.caller.client.remove_dir(&self.caller.credentials, directory, &entry.name).await)?;
-                removed.directory();
-            } else {
-                let inode = entry.inode;
-                left.push(entry);
-                stack.push((inode, inside));
+        let (client, credentials) = (&self.caller.client, &self.caller.credentials);
+        // Who may not list all of it may remove none of it in one step.
+        if let Ok(sums) = client.summarize(credentials, directory).await {
+            match client.remove_tree(credentials, parent, name).await {
+                Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::TooBig) => {}
+                done => {
+                    done?;
+                    removed.files += sums.files;
+                    removed.directories += sums.directories;
+                    return Ok(());
+                }
             }
         }
-        Ok(())
-    }
-}
-
-/// What another program has removed meanwhile needs nothing more.
-fn gone<T>(done: Result<T, Error>) -> Result<Option<T>> {
-    match done {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+        let count = |kind| if kind == FileKind::Directory { removed.directory() } else { removed.file() };
+        self.caller.remove_by_names(parent, name, directory, count).await
     }
 }

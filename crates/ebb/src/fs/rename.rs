@@ -1,7 +1,7 @@
 //! `ebb fs mv`.
 
 use ebb_api::path::EbbPath;
-use ebb_client::{Rename, RenameMode};
+use ebb_client::RenameMode;
 use ebb_types::{ErrorKind, FileKind, Result, bail};
 use serde_json::json;
 
@@ -17,7 +17,7 @@ impl Session {
         let mut moved = Vec::new();
         for source in sources {
             let target = if into { target.join(source.last()) } else { target.clone() };
-            let copied = match self.rename(source, &target).await {
+            let copied = match self.caller.rename(source, &target, RenameMode::Replace).await {
                 Err(error) if error.kind() == ErrorKind::CrossDevice => {
                     self.move_across(source, &target).await?;
                     true
@@ -28,19 +28,5 @@ impl Session {
         }
         self.answer(|| json!({ "moved": moved }));
         Ok(())
-    }
-
-    /// Gives a file or directory another name in its dataset; what has this name is replaced.
-    pub(super) async fn rename(&self, source: &EbbPath, target: &EbbPath) -> Result<()> {
-        let (source_parent, source_name) = self.caller.parent(source).await?;
-        let (target_parent, target_name) = self.caller.parent(target).await?;
-        let rename = Rename { source_parent, source_name, target_parent, target_name, mode: RenameMode::Replace };
-        match self.caller.client.rename(&self.caller.credentials, rename).await {
-            // These are about the new name, the others about the old one.
-            Err(error) if matches!(error.kind(), ErrorKind::NotEmpty | ErrorKind::IsDirectory | ErrorKind::Exists) => {
-                Err(self.caller.explain(error, target))
-            }
-            renamed => renamed.map_err(|error| self.caller.explain(error, source)),
-        }
     }
 }

@@ -99,7 +99,7 @@ impl Session {
         total.add(&top, seen);
         let mut children = Vec::new();
         if top.kind == FileKind::Directory {
-            let mut entries = walk::entries(self, top.inode).await?;
+            let mut entries = self.caller.entries(top.inode).await?;
             entries.sort_by(|one, other| one.name.cmp(&other.name));
             for entry in entries {
                 let child = path.join(&entry.name);

@@ -1,31 +1,9 @@
-//! Listing directories and trees.
+//! Trees, visited.
 
 use ebb_api::path::EbbPath;
-use ebb_client::{DirEntry, EntryDetail};
-use ebb_types::{Attr, FileKind, InodeId, Result};
+use ebb_types::{Attr, FileKind, Result};
 
 use super::Session;
-
-/// Entries asked for at a time.
-const BATCH: u32 = 1000;
-
-/// All entries of a directory, with attributes.
-pub async fn entries(session: &Session, directory: InodeId) -> Result<Vec<DirEntry>> {
-    let mut all = Vec::new();
-    let mut after = None;
-    loop {
-        let page = session
-            .caller
-            .client
-            .read_dir(&session.caller.credentials, directory, after, BATCH, EntryDetail::Attributes)
-            .await?;
-        after = page.entries.last().map(|entry| entry.cookie).or(after);
-        all.extend(page.entries);
-        if page.is_last {
-            return Ok(all);
-        }
-    }
-}
 
 /// Visits a path and all below it, directories before their entries. Symbolic links are not followed.
 pub async fn walk(session: &Session, path: &EbbPath, mut visit: impl FnMut(&EbbPath, &Attr)) -> Result<()> {
@@ -36,7 +14,7 @@ pub async fn walk(session: &Session, path: &EbbPath, mut visit: impl FnMut(&EbbP
         pending.push((path.clone(), top.inode));
     }
     while let Some((directory, inode)) = pending.pop() {
-        for entry in entries(session, inode).await? {
+        for entry in session.caller.entries(inode).await? {
             let Some(attr) = &entry.attr else { continue };
             let path = directory.join(&entry.name);
             visit(&path, attr);

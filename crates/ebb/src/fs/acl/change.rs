@@ -3,10 +3,8 @@
 use std::str::FromStr;
 
 use clap::Args;
+use ebb_api::acl::{AclList, Subject, Which, parse_subject};
 use ebb_types::{Result, bail};
-
-use super::list::{AclList, Subject};
-use crate::fs::owner;
 
 /// The changes of one command. Entries are set before others are removed.
 #[derive(Clone, Debug, Args)]
@@ -25,13 +23,6 @@ pub struct AclChange {
     /// Remove the entries that new files get.
     #[arg(short = 'k', long)]
     remove_default: bool,
-}
-
-/// The two lists of a directory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Which {
-    Access,
-    Default,
 }
 
 /// An entry to set.
@@ -165,29 +156,6 @@ impl FromStr for Permissions {
         }
         Ok(permissions)
     }
-}
-
-/// The list and the subject of an entry, and what follows them.
-fn parse_subject(text: &str) -> std::result::Result<(Which, Subject, Option<&str>), String> {
-    let after_default = ["default:", "d:"].iter().find_map(|prefix| text.strip_prefix(prefix));
-    let which = if after_default.is_some() { Which::Default } else { Which::Access };
-    let mut parts = after_default.unwrap_or(text).splitn(3, ':');
-    let kind = parts.next().unwrap_or_default();
-    let name = parts.next().unwrap_or_default();
-    let rest = parts.next();
-    let subject = match (kind, name) {
-        ("user" | "u", "") => Subject::Owner,
-        ("user" | "u", name) => Subject::User(owner::uid_of(name)?),
-        ("group" | "g", "") => Subject::OwningGroup,
-        ("group" | "g", name) => Subject::Group(owner::gid_of(name)?),
-        // setfacl takes one colon here too: `mask:rx`, `other:r`.
-        ("mask" | "m", name) if rest.is_none() => return Ok((which, Subject::Mask, Some(name))),
-        ("other" | "o", name) if rest.is_none() => return Ok((which, Subject::Other, Some(name))),
-        ("mask" | "m", "") => Subject::Mask,
-        ("other" | "o", "") => Subject::Other,
-        _ => return Err(format!("{text:?} is no entry: write it as user:NAME:rw, group:NAME:r, mask::rx or other::r")),
-    };
-    Ok((which, subject, rest))
 }
 
 #[cfg(test)]

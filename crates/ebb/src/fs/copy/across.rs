@@ -4,7 +4,7 @@
 //! name, and the source goes. A command that ends before leaves the source as it is.
 
 use ebb_api::path::EbbPath;
-use ebb_client::{Access, SetAttr, SetTime, XattrMode};
+use ebb_client::{Access, RenameMode, SetAttr, SetTime, XattrMode};
 use ebb_types::{Attr, ErrorKind, FileKind, Result, bail, err};
 
 use super::CopyArgs;
@@ -23,7 +23,7 @@ impl Session {
         let (directory, _) = target.split()?;
         let aside = directory.join(format!("{TEMPORARY}{:016x}", ebb_runtime::Runtime::real().random_u64()).as_bytes());
         let moved = match self.copy_beside(source, &aside).await {
-            Ok(()) => self.rename(&aside, target).await,
+            Ok(()) => self.caller.rename(&aside, target, RenameMode::Replace).await,
             Err(error) => Err(error),
         };
         if let Err(error) = moved {

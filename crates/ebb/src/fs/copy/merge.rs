@@ -8,8 +8,8 @@ use ebb_types::{Attr, Error, FileKind, Result, bail};
 
 use super::local::{self, LocalLanding, Target};
 use super::{Copied, CopyArgs, Kept, Tools};
+use crate::fs::Session;
 use crate::fs::read::must_be_regular;
-use crate::fs::{Session, walk};
 
 /// Options of `ebb fs getmerge`.
 #[derive(Debug, Args)]
@@ -64,7 +64,7 @@ impl Session {
                 continue;
             }
             let mut entries =
-                walk::entries(self, attr.inode).await.map_err(|error| self.caller.explain(error, source))?;
+                self.caller.entries(attr.inode).await.map_err(|error| self.caller.explain(error, source))?;
             entries.sort_by(|one, other| one.name.cmp(&other.name));
             let inside = entries.into_iter().filter_map(|entry| Some((source.join(&entry.name), entry.attr?)));
             files.extend(inside.filter(|(_, attr)| attr.kind == FileKind::File));

@@ -10,7 +10,7 @@ use ebb_types::trash::{DIRECTORY, FORMER_PATH};
 use ebb_types::{Attr, ErrorKind, FileKind, InodeId, Result, WallTime, bail, err};
 use ebb_wire::pb;
 
-use super::super::{Session, walk};
+use super::super::Session;
 
 /// Nobody else may look at what a user has removed.
 const MODE: u32 = 0o700;
@@ -182,7 +182,7 @@ impl Session {
         for (_, bin) in bins.iter().filter(|(dataset, _)| paths.is_empty() || asked.contains(dataset)) {
             let trash = bin.path();
             let Some(top) = self.caller.find(&trash).await? else { continue };
-            for user in walk::entries(self, top.inode).await? {
+            for user in self.caller.entries(top.inode).await? {
                 let is_own = user.name == self.caller.credentials.uid.to_string().as_bytes();
                 if user.kind == FileKind::Directory && (is_own || all_users) {
                     self.removals_of(bin, &trash.join(&user.name), &user, &mut found).await?;
@@ -200,7 +200,7 @@ impl Session {
         user: &ebb_client::DirEntry,
         found: &mut Vec<Removal>,
     ) -> Result<()> {
-        let entries = walk::entries(self, user.inode).await.map_err(|error| self.caller.explain(error, path))?;
+        let entries = self.caller.entries(user.inode).await.map_err(|error| self.caller.explain(error, path))?;
         for entry in entries {
             let Some(attr) = entry.attr.filter(|attr| attr.kind == FileKind::Directory && attr.has_xattrs) else {
                 continue;
