@@ -87,13 +87,14 @@ async fn read(node: &Node, message: pb::ReadReplica) -> Result<Answer> {
         let is_busy = pb::ReadReplicaReply { queued_bytes: Some(queued), is_busy: true, ..Default::default() };
         return Ok(Answer::new(&is_busy));
     }
-    let place = node.reads.enter(message.length);
+    let place = node.reads.enter(if message.sums_only { 0 } else { message.length });
     let purpose = if message.raid_set == 0 { Purpose::File } else { Purpose::Decoding };
     let metablock = MetablockId::new(message.metablock);
     let read = volume.read_for(purpose, metablock, min_version, message.offset, message.length).await?;
     // I-4: a replica that is older than the reader may see gives no data.
     assert!(read.version >= min_version, "m{} at {} for a reader of {min_version}", message.metablock, read.version);
     let payload = match read.data {
+        _ if message.sums_only => Payload::default(),
         ReadData::Buffer(bytes) => bytes.into(),
         ReadData::File(file, runs) => {
             Payload::Files(runs.into_iter().map(|(offset, len)| (file.clone(), offset, len)).collect())

@@ -33,6 +33,7 @@ impl PullSource for RemoteReplica {
                 length: len,
                 queue_max: None,
                 raid_set: self.raid_set,
+                sums_only: false,
             };
             let reply = self.channel.call_sized(&read, Vec::new(), len as usize, PIECE_DEADLINE).await?;
             Ok(SourceChunks {

@@ -13,6 +13,7 @@ pub(crate) mod prefetch;
 pub(crate) mod raid_sets;
 pub(crate) mod short_circuit;
 pub(crate) mod spare;
+pub(crate) mod sums;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

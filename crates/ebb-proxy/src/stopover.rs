@@ -238,6 +238,7 @@ async fn fetch(
             length: PIECE_BYTES,
             queue_max: None,
             raid_set: 0,
+            sums_only: false,
         };
         // This verifies the checksums, and waits until the node wakes. The wait ends with this task.
         let done = client.deliver(&[source], &Held::Read(read), &Bytes::new(), || async { Ok(()) }).await?;

@@ -32,6 +32,8 @@ pub enum Operation {
     PutNew(Name, File),
     /// A file is made under the name if nothing has it, and filled then: O_EXCL.
     Make(Name, File),
+    /// A new file takes the name, also from another file, and is filled then: what Hadoop's programs do to a file that exists.
+    MakeOver(Name, File),
     /// rename(2) from one name to another.
     Move(Name, Name),
     /// As `Move`, with RENAME_NOREPLACE.
@@ -92,7 +94,7 @@ impl Operation {
     pub fn names(self) -> impl Iterator<Item = Name> {
         let (one, other) = match self {
             Self::Move(one, other) | Self::MoveNew(one, other) | Self::Exchange(one, other) => (one, Some(other)),
-            Self::Put(name, _) | Self::PutNew(name, _) | Self::Make(name, _) => (name, None),
+            Self::Put(name, _) | Self::PutNew(name, _) | Self::Make(name, _) | Self::MakeOver(name, _) => (name, None),
             Self::Unlink(name) | Self::Look(name) | Self::Read(name) => (name, None),
         };
         std::iter::once(one).chain(other)
@@ -110,7 +112,7 @@ impl Operation {
         let mut after = *before;
         let at = |name: Name| before[name.0];
         let is_right = match (self, answer) {
-            (Self::Put(name, file), Answer::Done) => {
+            (Self::Put(name, file) | Self::MakeOver(name, file), Answer::Done) => {
                 after[name.0] = Some(file);
                 true
             }

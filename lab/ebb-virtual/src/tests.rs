@@ -27,5 +27,6 @@ mod sharing;
 mod single;
 mod standins;
 mod stopovers;
+mod sums;
 mod turns;
 mod two_masters;

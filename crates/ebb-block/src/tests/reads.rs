@@ -21,6 +21,7 @@ async fn read(client: &Client, hop: &pb::Hop, part: u64, queue_max: Option<u64>)
         length: PART,
         queue_max,
         raid_set: 0,
+        sums_only: false,
     };
     client.connector.channel(&hop.address).call_with(&read, Vec::new(), LONG).await.unwrap()
 }

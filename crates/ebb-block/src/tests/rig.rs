@@ -133,7 +133,16 @@ impl Client {
         length: u64,
     ) -> Result<(pb::ReadReplicaReply, Bytes)> {
         let volume = hop.member.unwrap().volume;
-        let read = pb::ReadReplica { metablock, volume, min_version, offset, length, queue_max: None, raid_set: 0 };
+        let read = pb::ReadReplica {
+            metablock,
+            volume,
+            min_version,
+            offset,
+            length,
+            queue_max: None,
+            raid_set: 0,
+            sums_only: false,
+        };
         let reply = self.connector.channel(&hop.address).call_with(&read, Vec::new(), LONG).await?;
         assert_eq!(reply.message.checksums, sums(offset, &reply.payload));
         Ok((reply.message, reply.payload))

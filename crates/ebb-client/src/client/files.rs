@@ -114,6 +114,14 @@ impl Client {
         Ok(done)
     }
 
+    /// CRC-32C of the first `length` bytes, by the checksums that members keep: no byte is read, where they say them.
+    ///
+    /// # Errors
+    /// `Invalid` if the file has fewer bytes.
+    pub async fn checksum(&self, handle: Handle, length: u64) -> Result<u32> {
+        self.shared.checksum(handle, length).await
+    }
+
     /// How the program is going to read through this handle.
     pub fn advise(&self, handle: Handle, advice: Advice) -> Result<()> {
         self.shared.handles.get(handle)?.advise(advice);

@@ -201,6 +201,7 @@ async fn read_from(
         length,
         queue_max: None,
         raid_set,
+        sums_only: false,
     };
     let reply = members::read(shared, &hop, &message, DEADLINE).await?;
     let (version, found) = (convert::version(reply.message.version), reply.message.length);

@@ -71,6 +71,7 @@ impl Wanted {
             length: self.len,
             queue_max: None,
             raid_set: 0,
+            sums_only: false,
         }
     }
 

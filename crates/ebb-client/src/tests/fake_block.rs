@@ -416,6 +416,7 @@ impl FakeBlock {
                 length: 1 << 20,
                 queue_max: None,
                 raid_set: 0,
+                sums_only: false,
             };
             let deadline = Duration::from_secs(5);
             let part = self.connector.channel(&source.address).call_with(&read, Vec::new(), deadline).await?;

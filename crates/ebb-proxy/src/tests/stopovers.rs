@@ -45,7 +45,16 @@ impl Asker<'_> {
     async fn read(&self, record: &pb::Metablock, offset: u64, length: u64) -> Result<(pb::ReadReplicaReply, Bytes)> {
         let channel = self.client.connector().channel(&self.cluster.proxy_address());
         let (metablock, min_version) = (record.id, record.version);
-        let read = pb::ReadReplica { metablock, volume: 1, min_version, offset, length, queue_max: None, raid_set: 0 };
+        let read = pb::ReadReplica {
+            metablock,
+            volume: 1,
+            min_version,
+            offset,
+            length,
+            queue_max: None,
+            raid_set: 0,
+            sums_only: false,
+        };
         let reply = channel.call_sized(&read, Vec::new(), length as usize, Duration::from_secs(3)).await?;
         Ok((reply.message, reply.payload))
     }

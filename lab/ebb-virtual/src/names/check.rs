@@ -57,7 +57,7 @@ pub fn check(first: Directory, history: &[Record]) -> Verdict {
     let filled_later: BTreeSet<File> = history
         .iter()
         .filter_map(|record| match record.operation {
-            Operation::Make(_, file) => Some(file),
+            Operation::Make(_, file) | Operation::MakeOver(_, file) => Some(file),
             _ => None,
         })
         .collect();
@@ -229,6 +229,7 @@ pub fn describe(record: &Record) -> String {
         Operation::Put(at, File(file)) => format!("put f{file} at {}", name(at)),
         Operation::PutNew(at, File(file)) => format!("put f{file} at {} if it is free", name(at)),
         Operation::Make(at, File(file)) => format!("make f{file} at {}", name(at)),
+        Operation::MakeOver(at, File(file)) => format!("make f{file} at {} over what is there", name(at)),
         Operation::Move(from, to) => format!("move {} to {}", name(from), name(to)),
         Operation::MoveNew(from, to) => format!("move {} to {} if it is free", name(from), name(to)),
         Operation::Exchange(one, other) => format!("exchange {} and {}", name(one), name(other)),

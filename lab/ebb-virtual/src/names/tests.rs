@@ -166,15 +166,16 @@ fn some_history(dice: &mut Dice) -> Vec<Record> {
     for number in 0..7_u32 {
         let (one, other) = if dice.coin() { (A, B) } else { (B, A) };
         let file = File(10 + number);
-        let operation = match dice.below(10) {
+        let operation = match dice.below(11) {
             0 | 1 => Operation::Put(one, file),
             2 => Operation::PutNew(one, file),
             3 => Operation::Make(one, File(100 + number)),
-            4 => Operation::Move(one, other),
-            5 => Operation::MoveNew(one, other),
-            6 => Operation::Exchange(one, other),
-            7 => Operation::Unlink(one),
-            8 => Operation::Look(other),
+            4 => Operation::MakeOver(one, File(100 + number)),
+            5 => Operation::Move(one, other),
+            6 => Operation::MoveNew(one, other),
+            7 => Operation::Exchange(one, other),
+            8 => Operation::Unlink(one),
+            9 => Operation::Look(other),
             _ => Operation::Read(one),
         };
         let answers = [Answer::Done, Answer::Exists, Answer::Missing];

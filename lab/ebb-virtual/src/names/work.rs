@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_client::{Access, Client, Created, EntryDetail, Handle, NewFile, NewName, Rename, RenameMode};
+use ebb_client::{Access, Client, Created, EntryDetail, Handle, IfExists, NewFile, NewName, Rename, RenameMode};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::Dice;
 use ebb_types::{Credentials, ErrorKind, InodeId, Result, err};
@@ -75,7 +75,8 @@ impl Names {
             }
             30..37 => self.list().await,
             37..45 => self.record_operation(Operation::Look(one), self.look_up(one)).await,
-            45..65 => self.put(one, dice).await,
+            45..62 => self.put(one, dice).await,
+            62..65 => self.fell_a_tree().await,
             65..80 => self.put_new(one, dice).await,
             80..88 => {
                 let unlinked = async { self.client.unlink(&root(), self.directory, &text(one)).await.map(done) };
@@ -227,19 +228,47 @@ impl Names {
         self.record_operation(Operation::Put(name, file), self.rename(&temporary, name, RenameMode::Replace)).await;
     }
 
-    /// By link, by a rename that does not replace, or by O_EXCL.
+    /// A tree that no other client knows is made and removed in one step. Its name is gone then. What was below it goes later, while
+    /// faults go on.
+    async fn fell_a_tree(&self) {
+        let root = root();
+        let name = format!(".tree{}", self.board.history.lock().next_file()).into_bytes();
+        let mut parent = self.directory;
+        for name in [name.as_slice(), b"below"] {
+            let made = self.client.make_dir(&root, NewName { parent, name, mode: 0o755, umask: 0 }).await;
+            let Ok(made) = made else { return };
+            parent = made.inode;
+            // A file whose writer holds its lease, and may hold bytes, when it goes.
+            let made = self.client.create(&root, NewFile::exclusive(parent, b"file", Access::Write)).await;
+            let Ok(file) = made else { return };
+            let _ = self.client.write(file.handle, 0, contents(File(0))).await;
+            self.client.close(file.handle).await;
+        }
+        if self.client.remove_tree(&root, self.directory, &name).await.is_err() {
+            return;
+        }
+        match self.client.lookup(&root, self.directory, &name).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => tracing::debug!(%error, "it is not known whether a removed tree is gone"),
+            Ok(_) => self.board.history.lock().complain("linear", format!("{name:?} was removed and is there")),
+        }
+    }
+
+    /// By link, by a rename that does not replace, by O_EXCL, or over what is there.
     async fn put_new(&self, name: Name, dice: &mut Dice) {
-        let way = dice.below(3);
-        if way == 0 {
+        let way = dice.below(4);
+        if way == 0 || way == 3 {
             let file = File(self.board.history.lock().next_file());
             let mut made = None;
             let making = async {
                 let (root, text) = (root(), text(name));
-                let making = self.client.create(&root, NewFile::exclusive(self.directory, &text, Access::Write));
-                made = Some(making.await?.handle);
+                let new = NewFile::exclusive(self.directory, &text, Access::Write);
+                let if_exists = if way == 0 { new.if_exists } else { IfExists::Replace };
+                made = Some(self.client.create(&root, NewFile { if_exists, ..new }).await?.handle);
                 Ok(Answer::Done)
             };
-            self.record_operation(Operation::Make(name, file), making).await;
+            let operation = if way == 0 { Operation::Make(name, file) } else { Operation::MakeOver(name, file) };
+            self.record_operation(operation, making).await;
             if let Some(handle) = made {
                 self.runtime.sleep(dice.span(STEP_MAX)).await;
                 // A client that finds it empty may do so for ever.
