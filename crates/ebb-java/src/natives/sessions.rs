@@ -1,0 +1,114 @@
+//! Sessions and users.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use ebb_api::Caller;
+use ebb_types::Credentials;
+use jni::EnvUnowned;
+use jni::objects::{JByteArray, JClass, JLongArray};
+
+use super::{text, unsigned, whole};
+use crate::answer::Answer;
+use crate::call::{answer, run};
+use crate::library::{SessionCaller, library};
+use crate::sessions::Key;
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_ebb_hadoop_Native_connect<'local>(
+    env: EnvUnowned<'local>,
+    _: JClass<'local>,
+    settings: JByteArray<'local>,
+    host: JByteArray<'local>,
+    read_cache_bytes: i64,
+    dirty_bytes: i64,
+) -> i64 {
+    run(env, |env| {
+        let settings = OsString::from_vec(whole(env, &settings)?).into();
+        let key = Key { settings, host: text(env, &host)? };
+        let sizes = [unsigned(read_cache_bytes, "size of a cache")?, unsigned(dirty_bytes, "size of a cache")?];
+        let [cache, dirty] = sizes.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
+        let library = library()?;
+        let used = library.wait(library.sessions.join(key, cache, dirty))?;
+        Ok(library.uses.put(used))
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_ebb_hadoop_Native_disconnect<'local>(env: EnvUnowned<'local>, _: JClass<'local>, session: i64) {
+    run(env, |_| {
+        let library = library()?;
+        match library.uses.remove(session) {
+            Some(used) => Ok(library.wait(library.sessions.end(&used))?),
+            None => Ok(()),
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_ebb_hadoop_Native_caller<'local>(
+    env: EnvUnowned<'local>,
+    _: JClass<'local>,
+    session: i64,
+    user: JByteArray<'local>,
+    is_superuser: bool,
+) -> i64 {
+    run(env, |env| {
+        let name = text(env, &user)?;
+        let library = library()?;
+        let session = library.uses.get(session)?.session.clone();
+        let caller = if is_superuser {
+            Caller { client: session.client().clone(), credentials: Credentials::root() }
+        } else {
+            library.wait(Caller::named(session.client(), &name))?
+        };
+        Ok(library.callers.put(SessionCaller { caller, session }))
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_ebb_hadoop_Native_releaseCaller<'local>(
+    env: EnvUnowned<'local>,
+    _: JClass<'local>,
+    caller: i64,
+) {
+    run(env, |_| {
+        library()?.callers.remove(caller);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_ebb_hadoop_Native_hosts<'local>(
+    env: EnvUnowned<'local>,
+    _: JClass<'local>,
+    session: i64,
+) -> JByteArray<'local> {
+    answer(env, |_| {
+        let nodes = library()?.uses.get(session)?.session.client().nodes();
+        let put =
+            |answer: Answer, node: &ebb_wire::pb::Node| answer.bytes(node.host.as_bytes()).bytes(node.rack.as_bytes());
+        Ok(nodes.iter().fold(Answer::default().int(nodes.len()), put).finish())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_ebb_hadoop_Native_traffic<'local>(
+    env: EnvUnowned<'local>,
+    _: JClass<'local>,
+    session: i64,
+) -> JLongArray<'local> {
+    run(env, |env| {
+        let used = library()?.uses.get(session)?;
+        let (traffic, metrics) = (used.session.client().counters().read(), used.session.client().metrics());
+        let numbers = [
+            traffic.network_bytes(),
+            traffic.local_sent_bytes + traffic.local_received_bytes,
+            metrics.short_circuit_reads,
+        ];
+        let numbers = numbers.map(|number| i64::try_from(number).unwrap_or(i64::MAX));
+        let array = JLongArray::new(env, numbers.len())?;
+        array.set_region(env, 0, &numbers)?;
+        Ok(array)
+    })
+}
