@@ -1,10 +1,10 @@
 //! The checks of CI: all of `verify`, then the suites on a real mount, the peers that switch power, some real software
-//! on a mount, and a few power cuts.
+//! on a mount, a few power cuts, and the Hadoop connector.
 
 use crate::failure::Failure;
 use crate::step::{Step, run_all};
 use crate::tree::{Tree, root};
-use crate::{powercut, programs, software};
+use crate::{hadoop, powercut, programs, software};
 
 const SUITES: &str = "tests/posix/";
 /// upsd, an IPMI controller and a Redfish one.
@@ -26,6 +26,7 @@ pub fn run() -> Vec<Failure> {
     let steps: Vec<Step> = suites.chain([Step::program("peers", &[&peers])]).collect();
     failures.extend(run_all(&steps));
     failures.extend([software::run(&software::SHORT), powercut::run_short()].into_iter().filter_map(Result::err));
+    failures.extend(hadoop::run_short());
     failures
 }
 

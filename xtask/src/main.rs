@@ -9,7 +9,8 @@
 //! | `software` | databases, git, builds and other programs on a real mount and on the host (`tests/software`) | Debian's packages |
 //! | `powercut` | cuts the power of nodes and of the master on loop-mounted file systems while programs write; reads acknowledged data back | the target directory, loop devices |
 //! | `upgrade --from PROGRAM` | exchanges the processes of a cluster, one by one, for those of another build and back | the target directory |
-//! | `ci` | `verify`, then the suites on a real mount (`tests/posix/*.sh`), a selection of `software`, five power cuts | the target directory |
+//! | `hadoop` | the Hadoop connector's contract suites, and jobs of MapReduce and Spark on a real YARN (`tests/hadoop`) | Maven's and pip's caches |
+//! | `ci` | `verify`, then the suites on a real mount (`tests/posix/*.sh`), a selection of `software`, five power cuts, short forms of `hadoop` | the target directory |
 //!
 //! Exit codes: 0 good, 1 something was found, 2 usage.
 #![allow(
@@ -22,6 +23,7 @@ mod bench;
 mod ci;
 mod failure;
 mod fix;
+mod hadoop;
 mod interrupt;
 mod powercut;
 mod programs;
@@ -35,7 +37,8 @@ mod verify;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask verify | fix | tidy | bench [--raid [--program EBB]] [--json] [--quick] [NAME] | software [SUITE...] | \
-     powercut [--short | --cuts N] [--on xfs|ext4] [--redundancy copies|K+M] [--seed N] | upgrade --from PROGRAM | ci";
+     powercut [--short | --cuts N] [--on xfs|ext4] [--redundancy copies|K+M] [--seed N] | upgrade --from PROGRAM | \
+     hadoop [contracts [VERSION...] | engines [OPTION...] [SUITE...]] | ci";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -55,6 +58,10 @@ fn main() -> ExitCode {
             None => return wrong(),
         },
         ["upgrade", "--from", program] => upgrade::run(program).err().into_iter().collect(),
+        ["hadoop", ref words @ ..] => match hadoop::run(words) {
+            Some(failures) => failures,
+            None => return wrong(),
+        },
         ["ci"] => ci::run(),
         _ => return wrong(),
     };

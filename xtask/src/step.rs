@@ -16,6 +16,8 @@ pub struct Step {
     pub variables: Vec<(&'static str, &'static str)>,
     /// Lines of output to show; the others appear only when the step fails.
     pub shows: fn(&str) -> bool,
+    /// Exit code by which the program says that it could not be tried here. It says why.
+    pub skips: Option<i32>,
 }
 
 impl Step {
@@ -23,18 +25,24 @@ impl Step {
     pub fn cargo(name: &'static str, arguments: &[&str]) -> Self {
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
         let command = [cargo.as_str()].iter().chain(arguments).map(|word| (*word).to_owned()).collect();
-        Self { name, command, variables: Vec::new(), shows: |_| false }
+        Self { name, command, variables: Vec::new(), shows: |_| false, skips: None }
     }
 
     /// Any program.
     pub fn program(name: &'static str, words: &[&str]) -> Self {
         let command = words.iter().map(|word| (*word).to_owned()).collect();
-        Self { name, command, variables: Vec::new(), shows: |_| true }
+        Self { name, command, variables: Vec::new(), shows: |_| true, skips: None }
     }
 
     /// Sets an environment variable for the step.
     pub fn with(mut self, name: &'static str, value: &'static str) -> Self {
         self.variables.push((name, value));
+        self
+    }
+
+    /// This exit code means that the program was not run, and that nothing is wrong.
+    pub fn skipped_by(mut self, code: i32) -> Self {
+        self.skips = Some(code);
         self
     }
 
@@ -53,11 +61,17 @@ impl Step {
         let started = Instant::now();
         let mut kept = Vec::new();
         let mut causes = Causes::default();
-        let good = self.pass_lines(&mut kept, &mut causes);
+        let code = self.pass_lines(&mut kept, &mut causes);
+        let is_skipped = code.is_some() && code == self.skips;
+        let good = code == Some(0) || is_skipped;
         if !good {
             kept.iter().for_each(|line| println!("{line}"));
         }
-        let verdict = if good { "ok" } else { "FAILED" };
+        let verdict = match good {
+            _ if is_skipped => "skipped",
+            true => "ok",
+            false => "FAILED",
+        };
         println!("== {}: {verdict} ({:.0} s)", self.name, started.elapsed().as_secs_f64());
         if good { Ok(()) } else { Err(Failure::new(self.command_name(), causes.into_lines())) }
     }
@@ -70,15 +84,16 @@ impl Step {
         }
     }
 
-    /// Shows lines as they come and keeps those held back.
-    fn pass_lines(&self, kept: &mut Vec<String>, causes: &mut Causes) -> bool {
+    /// Shows lines as they come and keeps those held back. Returns the exit code; none if a signal ended the program, or it could not
+    /// be run.
+    fn pass_lines(&self, kept: &mut Vec<String>, causes: &mut Causes) -> Option<i32> {
         let Ok((reader, writer)) = std::io::pipe() else {
             kept.push("cannot make a pipe".to_owned());
-            return false;
+            return None;
         };
         let Ok(second) = writer.try_clone() else {
             kept.push("cannot duplicate a pipe".to_owned());
-            return false;
+            return None;
         };
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]).envs(self.variables.iter().copied()).current_dir(crate::tree::root());
@@ -89,7 +104,7 @@ impl Step {
             Ok(child) => child,
             Err(error) => {
                 kept.push(format!("cannot run {}: {error}", self.command[0]));
-                return false;
+                return None;
             }
         };
         for line in BufReader::new(reader).lines().map_while(Result::ok) {
@@ -100,7 +115,7 @@ impl Step {
                 kept.push(line);
             }
         }
-        child.wait().is_ok_and(|status| status.success())
+        child.wait().ok().and_then(|status| status.code())
     }
 }
 

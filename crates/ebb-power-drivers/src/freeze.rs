@@ -1,4 +1,5 @@
-//! Freezes the processes that stand for a node: block server, workers, mounts.
+//! Freezes the processes that stand for a node: block server, workers, mounts, and programs of others that run there, with all
+//! that these start.
 //!
 //! The default of a development cluster. A stopped process's kernel still accepts connections and acknowledges bytes:
 //! peers see a node that hangs, which is harder than one that is silent.
@@ -17,8 +18,27 @@ use crate::{PowerDriver, Powered, Process, Work};
 #[derive(Debug)]
 pub struct Freeze {
     runtime: Runtime,
-    nodes: Mutex<BTreeMap<NodeId, BTreeSet<Process>>>,
+    nodes: Mutex<BTreeMap<NodeId, Own>>,
     deadline: Duration,
+}
+
+/// What stands for a node.
+#[derive(Clone, Debug, Default)]
+struct Own {
+    processes: BTreeSet<Process>,
+    /// Programs of others: with every process that they have started, such as a YARN NodeManager with its containers.
+    programs: BTreeSet<Process>,
+}
+
+impl Own {
+    /// All processes as they are now.
+    fn all(&self) -> Result<BTreeSet<Process>> {
+        let mut all = &self.processes | &self.programs;
+        for program in &self.programs {
+            all.extend(program.descendants()?);
+        }
+        Ok(all)
+    }
 }
 
 /// How often states are looked at.
@@ -35,12 +55,17 @@ impl Freeze {
     /// The processes of a node, in place of those before. A process whose number was taken over by another one is not
     /// followed.
     pub fn set(&self, node: NodeId, processes: impl IntoIterator<Item = Process>) {
-        self.nodes.lock().insert(node, processes.into_iter().collect());
+        self.nodes.lock().entry(node).or_default().processes = processes.into_iter().collect();
+    }
+
+    /// Programs of others on a node, in place of those before. Each sleeps with all processes that it has started by then.
+    pub fn set_programs(&self, node: NodeId, programs: impl IntoIterator<Item = Process>) {
+        self.nodes.lock().entry(node).or_default().programs = programs.into_iter().collect();
     }
 
     /// A process more of a node.
     pub fn add(&self, node: NodeId, process: Process) {
-        self.nodes.lock().entry(node).or_default().insert(process);
+        self.nodes.lock().entry(node).or_default().processes.insert(process);
     }
 
     /// Numbers of a node's processes that are still there.
@@ -55,21 +80,34 @@ impl Freeze {
     }
 
     fn processes(&self, node: NodeId) -> Result<BTreeSet<Process>> {
-        match self.nodes.lock().get(&node) {
-            Some(processes) => Ok(processes.clone()),
+        // The lock is not held while the system is asked.
+        let own = self.nodes.lock().get(&node).cloned();
+        match own {
+            Some(own) => own.all(),
             None => bail!(NotFound, "nothing is known of the processes of {node}"),
         }
     }
 
     async fn freeze(&self, node: NodeId) -> Result<()> {
-        let processes = self.processes(node)?;
-        let frozen = self.send_and_see(&processes, Signal::STOP, Powered::Off).await;
-        if let Err(error) = frozen {
+        if let Err(error) = self.freeze_all(node).await {
             // Half a node asleep is neither asleep nor awake: let it run.
-            self.send_and_see(&processes, Signal::CONT, Powered::On).await?;
+            self.send_and_see(&self.processes(node)?, Signal::CONT, Powered::On).await?;
             return Err(error.context(format_args!("freezing {node}")));
         }
         Ok(())
+    }
+
+    /// A program may start a process while it is being stopped. Once all are stopped, none can: then it is looked again.
+    async fn freeze_all(&self, node: NodeId) -> Result<()> {
+        let mut stopped = BTreeSet::new();
+        loop {
+            let processes = self.processes(node)?;
+            if processes.is_subset(&stopped) {
+                return Ok(());
+            }
+            self.send_and_see(&processes, Signal::STOP, Powered::Off).await?;
+            stopped = processes;
+        }
     }
 
     async fn send_and_see(&self, processes: &BTreeSet<Process>, signal: Signal, wanted: Powered) -> Result<()> {
@@ -168,6 +206,29 @@ mod tests {
         client.wake(NODE).await.unwrap();
         assert_eq!(client.powered(NODE).await.unwrap(), Powered::On);
         assert_eq!(client.pids(NODE).unwrap().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_program_sleeps_with_all_that_it_started() {
+        // A shell with a child in a session of its own, as YARN starts containers, and a grandchild.
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "setsid sh -c 'sleep 1000 & wait' & wait"]);
+        let shell = Sleeper(shell.spawn().unwrap());
+        let started = loop {
+            match shell.process().descendants().unwrap() {
+                found if found.len() >= 2 => break found,
+                _ => tokio::task::yield_now().await,
+            }
+        };
+        let client = client();
+        client.set(NODE, []);
+        client.set_programs(NODE, [shell.process()]);
+        client.sleep(NODE, None).await.unwrap();
+        assert!(started.iter().all(|process| process.state().unwrap() == Some('T')), "{started:?}");
+        assert_eq!(client.pids(NODE).unwrap().len(), 1 + started.len());
+        client.wake(NODE).await.unwrap();
+        assert!(started.iter().all(|process| process.state().unwrap() != Some('T')), "{started:?}");
+        started.iter().for_each(|process| process.signal(Signal::KILL).unwrap());
     }
 
     #[tokio::test]

@@ -22,6 +22,26 @@ impl Process {
         Ok(Self { pid: number, started: stat.started })
     }
 
+    /// The processes that it started, and those that they started, as far as their parents still run: children of one that has
+    /// ended belong to init. The process itself is not among them.
+    pub fn descendants(&self) -> Result<Vec<Self>> {
+        let mut children = std::collections::BTreeMap::<i32, Vec<Self>>::new();
+        let all = std::fs::read_dir("/proc").map_err(|error| ebb_types::Error::from_io(&error, "/proc"))?;
+        for entry in all.flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            if let Some(stat) = stat(pid)?.filter(|stat| !stat.is_gone()) {
+                children.entry(stat.parent).or_default().push(Self { pid, started: stat.started });
+            }
+        }
+        let (mut found, mut pending) = (Vec::new(), vec![self.pid]);
+        while let Some(parent) = pending.pop() {
+            let of_parent = children.remove(&parent).unwrap_or_default();
+            pending.extend(of_parent.iter().map(|process| process.pid));
+            found.extend(of_parent);
+        }
+        Ok(found)
+    }
+
     /// Its number.
     #[must_use]
     pub fn pid(&self) -> u32 {
@@ -79,6 +99,7 @@ impl Process {
 
 struct Stat {
     state: char,
+    parent: i32,
     /// Threads that have not ended, the first one among them as long as others live.
     threads: u64,
     started: u64,
@@ -120,7 +141,8 @@ fn parse(text: &str) -> Option<Stat> {
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     let state = fields.first()?.chars().next()?;
     let ends = "ZXx".contains(state) || number(9)? & EXITING != 0 || number(31)? & KILL_PENDING != 0;
-    Some(Stat { state, threads: number(20)?, started: number(22)?, ends })
+    let parent = fields.get(1)?.parse().ok()?;
+    Some(Stat { state, parent, threads: number(20)?, started: number(22)?, ends })
 }
 
 /// A small file of the kernel as text.

@@ -1,5 +1,6 @@
 //! Power drivers: each switches the nodes of one kind of machine. Three modules ask for the supply instead: [`nut`] a
-//! UPS, [`carbon`] a service that publishes carbon intensities, and [`openadr`] a grid operator's server of events.
+//! UPS, [`carbon`] a service that publishes carbon intensities, and [`openadr`] a grid operator's server of events. [`Web`] calls any
+//! other service that speaks JSON.
 //!
 //! What never happens here:
 //! - a signal to a process that has the reused process id of an ended one;
@@ -53,6 +54,8 @@ pub use host::Process;
 pub use ipmi::Ipmi;
 pub use redfish::Redfish;
 pub use suspend::Suspend;
+pub use url::Url;
+pub use web::Web;
 
 /// A future of a driver.
 pub type Work<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

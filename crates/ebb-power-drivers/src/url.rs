@@ -9,7 +9,7 @@ const URL_BYTES_MAX: usize = 2_048;
 
 /// The address of a service.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Url {
+pub struct Url {
     is_secure: bool,
     host: String,
     port: u16,
@@ -82,6 +82,14 @@ impl Url {
     #[must_use]
     pub fn path_below(&self, more: &str) -> String {
         format!("{}{more}", self.path.trim_end_matches('/'))
+    }
+}
+
+impl std::str::FromStr for Url {
+    type Err = ebb_types::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::parse(text)
     }
 }
 

@@ -1,10 +1,11 @@
-//! A service outside the cluster: its address, and how its certificate is checked.
+//! A service outside the cluster that speaks JSON: its address, and how its certificate is checked.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ebb_runtime::Runtime;
 use ebb_types::Result;
+use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use crate::http::Http;
@@ -12,7 +13,7 @@ use crate::tls::Tls;
 use crate::url::Url;
 
 /// A service.
-pub(crate) struct Web {
+pub struct Web {
     runtime: Runtime,
     url: Url,
     ca_file: Option<PathBuf>,
@@ -27,12 +28,24 @@ impl Web {
         Self { runtime, url, ca_file, deadline, tls: OnceCell::new() }
     }
 
+    /// Its address.
+    #[must_use]
     pub const fn url(&self) -> &Url {
         &self.url
     }
 
+    /// The answer of a resource below its address, in JSON. `path` begins with a slash.
+    pub async fn get(&self, path: &str) -> Result<Value> {
+        self.http().await?.get(&self.url.path_below(path)).await
+    }
+
+    /// The same for a change.
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Value> {
+        self.http().await?.post(&self.url.path_below(path), body).await
+    }
+
     /// A client of it. Fails if its roots of trust cannot be read.
-    pub async fn http(&self) -> Result<Http> {
+    pub(crate) async fn http(&self) -> Result<Http> {
         let tls = match self.url.is_secure() {
             true => {
                 let made = Tls::new(&self.runtime, self.url.name(), self.ca_file.as_deref());

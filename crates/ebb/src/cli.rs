@@ -13,7 +13,7 @@ use ebb_types::{Result, err};
 
 use crate::cluster::{down, status, up};
 use crate::examples::EXAMPLES;
-use crate::{dataset, fs, fsck, job, node, power, raid, role};
+use crate::{dataset, fs, fsck, job, node, power, raid, role, user, yarn};
 
 /// The program with the experiments and the planners.
 const LAB: &str = "ebb-lab";
@@ -61,6 +61,12 @@ enum Command {
     /// Show, drain, start and readmit nodes.
     #[command(subcommand)]
     Node(node::NodeCommand),
+    /// Name users that count in the whole cluster, for programs that call users by names.
+    #[command(subcommand)]
+    User(user::UserCommand),
+    /// Tell a Hadoop cluster's scheduler of the power plan.
+    #[command(subcommand)]
+    Yarn(yarn::YarnCommand),
     /// Compare the master's map with the replicas on the nodes.
     #[command(after_help = EXIT_CODES)]
     Fsck(fsck::FsckArgs),
@@ -213,6 +219,8 @@ impl Cli {
             Command::Raid(command) => waiting::run(&context, raid::run(&context, command)).await.map(verdict),
             Command::Power(command) => waiting::run(&context, power::run(&context, command)).await.map(verdict),
             Command::Node(command) => waiting::run(&context, node::run(&context, command)).await.map(Verdict::from),
+            Command::User(command) => waiting::run(&context, user::run(&context, command)).await.map(verdict),
+            Command::Yarn(command) => yarn::run(&context, command).await.map(verdict),
             Command::Fsck(args) => waiting::run(&context, fsck::run(&context, args)).await,
             Command::Job(command) => waiting::run(&context, job::run(&context, command)).await.map(Verdict::from),
             Command::Lab(more) => Err(programs::hand_over(LAB, &[globals, more.arguments].concat())),

@@ -142,12 +142,30 @@ pub const EXAMPLES: &[Examples] = &[
     ("power status", &[("ebb power status --follow", "nodes that are awake, watts beside the budget")]),
     ("node list", &[("ebb node list --why", "nodes, and what their copies wait for")]),
     ("node add", &[("ebb node add --count 2", "two more nodes")]),
+    ("node attach", &[("ebb node attach h1 4711", "a NodeManager and its containers sleep with the node")]),
+    ("node detach", &[("ebb node detach h1 4711", "it runs on while the node sleeps")]),
     ("node drain", &[("ebb node drain n3", "move all replicas off a node")]),
     ("node undrain", &[("ebb node undrain n3", "let it take data again")]),
     ("node remove", &[("ebb node remove n3", "move its data to others, and take it out for good")]),
     ("node readmit", &[("ebb node readmit n3", "begin a node anew whose directory went back in time")]),
     ("node start", &[("ebb node start n3", "start its block server")]),
     ("node stop", &[("ebb node stop n3", "unless data would be out of reach")]),
+    (
+        "user add",
+        &[
+            ("ebb user add etl=5001", "a user that the hosts do not know"),
+            ("ebb user add etl=5001 --groups 100,200", "with its groups"),
+        ],
+    ),
+    ("user list", &[("ebb user list", "the cluster's table")]),
+    ("user remove", &[("ebb user remove etl", "its files keep the number")]),
+    (
+        "yarn follow",
+        &[
+            ("ebb yarn follow --rm http://rm:8088", "until it is ended"),
+            ("ebb yarn follow --rm http://rm:8088 --absent 60s --lead 120s", "absences of more than a minute are long"),
+        ],
+    ),
     (
         "fsck",
         &[

@@ -18,6 +18,8 @@ mod node;
 mod power;
 mod raid;
 mod role;
+mod user;
+mod yarn;
 
 use std::process::ExitCode;
 

@@ -1,6 +1,7 @@
 //! `ebb node`.
 
 mod add;
+mod attach;
 mod drain;
 mod remove;
 mod stop;
@@ -29,6 +30,25 @@ pub enum NodeCommand {
     },
     /// Add nodes on this machine.
     Add(add::AddArgs),
+    /// Let other programs sleep and wake with a node, with all that they start.
+    ///
+    /// For development clusters, whose nodes are processes of this machine: a YARN NodeManager and its containers stand for the
+    /// same host as the block server. The programs are not ended with the cluster.
+    Attach {
+        /// Host of the node, such as h1.
+        host: String,
+        /// Process ids.
+        #[arg(required = true)]
+        pids: Vec<u32>,
+    },
+    /// Let programs run on while the node sleeps.
+    Detach {
+        /// Host of the node, such as h1.
+        host: String,
+        /// Process ids.
+        #[arg(required = true)]
+        pids: Vec<u32>,
+    },
     /// Move all replicas off a node.
     ///
     /// The node gets no new data, and can be stopped when it is empty. While copies cannot be moved, the command says
@@ -84,6 +104,8 @@ pub enum NodeCommand {
 pub async fn run(context: &Context, command: NodeCommand) -> Result<bool> {
     match command {
         NodeCommand::Add(args) => add::run(context, &args).await.map(|()| true),
+        NodeCommand::Attach { host, pids } => attach::attach(context, &host, &pids).await.map(|()| true),
+        NodeCommand::Detach { host, pids } => attach::detach(context, &host, &pids).map(|()| true),
         NodeCommand::List { why } => list(context, why).await,
         NodeCommand::Undrain { node } | NodeCommand::Drain { node, undo: true, .. } => {
             drain::undo(context, &node).await.map(|()| true)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ebb_cli::attached;
 use ebb_cli::directory::ClusterDir;
 use ebb_cli::process::{self, ProcessFile};
 use ebb_power_drivers::{Freeze, Process};
@@ -30,6 +31,7 @@ impl Nodes for OwnMachine {
     fn refresh(&self) -> Result<BTreeMap<NodeId, String>> {
         let running: Vec<ProcessFile> =
             process::list(&self.cluster)?.into_iter().filter(ProcessFile::is_running).collect();
+        let attached = attached::list(&self.cluster)?;
         let mut nodes = BTreeMap::new();
         for block in running.iter().filter(|process| process.role == "block") {
             let Some(node) = block.node.as_ref().and_then(|name| name.strip_prefix('n')?.parse().ok()) else {
@@ -38,6 +40,8 @@ impl Nodes for OwnMachine {
             let node = NodeId::new(node);
             let own = running.iter().filter(|process| process.host == block.host);
             self.freeze.set(node, own.filter_map(|process| Process::find(process.pid).ok()));
+            let programs = attached.iter().filter(|program| program.host == block.host && program.is_running());
+            self.freeze.set_programs(node, programs.filter_map(|program| Process::find(program.pid).ok()));
             nodes.insert(node, block.address.clone());
         }
         Ok(nodes)
