@@ -1,0 +1,108 @@
+package ebb.hadoop.cluster;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import java.io.IOException;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileAlreadyExistsException;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.LeaseRecoverable;
+import org.apache.hadoop.fs.ParentNotDirectoryException;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.PathIsNotEmptyDirectoryException;
+import org.apache.hadoop.fs.SafeMode;
+import org.apache.hadoop.fs.SafeModeAction;
+import org.apache.hadoop.fs.StorageStatistics;
+import org.apache.hadoop.fs.statistics.IOStatistics;
+import org.apache.hadoop.fs.statistics.IOStatisticsSource;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+class FilesTest {
+  private FileSystem fs;
+  private Path folder;
+
+  @BeforeEach
+  void open() throws IOException {
+    fs = TestCluster.newFileSystem();
+    folder = TestCluster.newFolder(fs, "files");
+  }
+
+  @AfterEach
+  void close() throws IOException {
+    fs.delete(folder, true);
+    fs.close();
+  }
+
+  @Test
+  void directoriesAreMadeOnceAndNotInPlaceOfFiles() throws IOException {
+    Path file = new Path(folder, "file");
+    TestCluster.write(fs, file, new byte[1]);
+    assertThat(fs.mkdirs(new Path(folder, "a/b/c"))).isTrue();
+    assertThat(fs.mkdirs(new Path(folder, "a/b/c"))).isTrue();
+    assertThatThrownBy(() -> fs.mkdirs(file)).isInstanceOf(FileAlreadyExistsException.class);
+    assertThatThrownBy(() -> fs.mkdirs(new Path(file, "below"))).isInstanceOf(ParentNotDirectoryException.class);
+    assertThatThrownBy(() -> fs.create(new Path(file, "below"))).isInstanceOf(ParentNotDirectoryException.class);
+    assertThatThrownBy(() -> fs.create(folder)).isInstanceOf(FileAlreadyExistsException.class);
+  }
+
+  @Test
+  void aTreeIsRemovedOnlyAsOne() throws IOException {
+    TestCluster.write(fs, new Path(folder, "a/b/file"), new byte[1]);
+    assertThatThrownBy(() -> fs.delete(new Path(folder, "a"), false))
+        .isInstanceOf(PathIsNotEmptyDirectoryException.class);
+    assertThat(fs.delete(new Path(folder, "a"), true)).isTrue();
+    assertThat(fs.delete(new Path(folder, "a"), true)).isFalse();
+    assertThatThrownBy(() -> fs.delete(new Path("/"), false)).isInstanceOf(PathIsNotEmptyDirectoryException.class);
+    assertThat(fs.delete(new Path("/"), true)).isFalse();
+    assertThat(fs.exists(folder)).isTrue();
+  }
+
+  @Test
+  void thereIsNoSafeModeToEnter() throws IOException {
+    SafeMode modes = (SafeMode) fs;
+    assertThat(modes.setSafeMode(SafeModeAction.GET)).isFalse();
+    assertThat(modes.setSafeMode(SafeModeAction.LEAVE)).isFalse();
+    assertThat(modes.setSafeMode(SafeModeAction.FORCE_EXIT)).isFalse();
+    assertThatThrownBy(() -> modes.setSafeMode(SafeModeAction.ENTER)).isInstanceOf(IOException.class);
+  }
+
+  @Test
+  void aLeaseIsTakenFromAWriterThatIsGone() throws Exception {
+    Path file = new Path(folder, "file");
+    LeaseRecoverable leases = (LeaseRecoverable) fs;
+    FSDataOutputStream out = fs.create(file);
+    out.write(new byte[10]);
+    out.hsync();
+    out.close();
+    assertThat(leases.isFileClosed(file)).isTrue();
+    assertThat(leases.recoverLease(file)).isTrue();
+  }
+
+  @Test
+  void callsAndTrafficAreCounted() throws IOException {
+    IOStatistics statistics = ((IOStatisticsSource) fs).getIOStatistics();
+    long made = statistics.counters().get("op_mkdirs");
+    long sent = statistics.counters().get("ebb_network_bytes_sent");
+    fs.mkdirs(new Path(folder, "counted"));
+    TestCluster.write(fs, new Path(folder, "file"), TestCluster.bytes(100_000, 1));
+    assertThat(statistics.counters().get("op_mkdirs")).isEqualTo(made + 1);
+    assertThat(statistics.counters().get("ebb_network_bytes_sent")).isGreaterThanOrEqualTo(sent + 100_000);
+    StorageStatistics shown = fs.getStorageStatistics();
+    assertThat(shown.getLong("op_mkdirs")).isEqualTo(made + 1);
+    assertThat(shown.getScheme()).isEqualTo("ebb");
+  }
+
+  @Test
+  void capabilitiesAreDeclared() throws IOException {
+    assertThat(fs.hasPathCapability(folder, "fs.capability.paths.acls")).isTrue();
+    assertThat(fs.hasPathCapability(folder, "fs.capability.etags.preserved.in.rename")).isTrue();
+    assertThat(fs.hasPathCapability(folder, "fs.capability.paths.concat")).isFalse();
+    assertThat(fs.hasPathCapability(folder, "fs.capability.paths.snapshots")).isFalse();
+    assertThat(fs.getCanonicalServiceName()).isNull();
+    assertThat(fs.getDelegationToken("yarn")).isNull();
+    assertThatThrownBy(() -> fs.concat(folder, new Path[] {folder})).isInstanceOf(UnsupportedOperationException.class);
+  }
+}
