@@ -10,6 +10,9 @@
 # EBB                 the program (target/debug/ebb)
 
 set -euo pipefail
+# A JVM that is interrupted ends by itself, and the script around it would go on.
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 repository=$(cd "$here/../.." && pwd)

@@ -22,6 +22,12 @@ need_programs() {
         --no-install-recommends "${missing[@]}" >/dev/null; } || skip "apt-get could not install ${missing[*]}"
 }
 
+need_java_17() {
+    local version
+    version=$(javac -version 2>&1 | sed 's/[^0-9]*\([0-9]*\).*/\1/')
+    [ "$version" -ge 17 ] || skip "Hadoop 3.5 needs a JDK of version 17 or later; this is $version"
+}
+
 # The jars of this pom.xml; a changed one brings them anew.
 need_jars() {
     local new=$cache/jars.new
@@ -58,6 +64,7 @@ need_spark() {
 
 mkdir -p "$cache"
 need_programs
+need_java_17
 need_jars
 need_classes
 if [ "${1:-}" = spark ]; then

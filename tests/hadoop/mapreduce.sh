@@ -12,9 +12,10 @@ run=$1 directory=$2 bytes=$3 split=$4
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 splits=(-Dmapreduce.input.fileinputformat.split.maxsize="$split")
-# The file of TeraSort that says which keys go where reaches no task from file:///.
-sorting=()
-[[ $directory != file:* ]] || sorting=(-Dmapreduce.terasort.simplepartitioner=true)
+# TeraSort would name one host for each split, and leave YARN no choice.
+sorting=(-Dmapreduce.terasort.use.terascheduler=false)
+# Its file that says which keys go where reaches no task from file:///.
+[[ $directory != file:* ]] || sorting+=(-Dmapreduce.terasort.simplepartitioner=true)
 # Letters and numbers of a small vocabulary, common words and rare ones. Three splits, and a short one.
 awk -v words=$((split * 3 / 6)) 'BEGIN {
     srand(1)

@@ -61,14 +61,15 @@ write_hosts "$run" "${names[@]}"
 
 end() {
     local code=$?
-    trap - EXIT INT TERM
+    trap - EXIT
+    trap '' INT TERM
     yarn_stop "$run" "${names[@]}"
     case $file_system in
         hdfs) hdfs_stop "$run" "${names[@]}" ;;
         ebb) [ ! -d "$work/cluster" ] || "$ebb" cluster down --dir "$work/cluster" >/dev/null || code=1 ;;
     esac
     kill_java "$run"
-    if [[ $keep = no && ($code = 0 || $code = "$skipped") ]]; then
+    if [[ $keep = no && $code != 1 ]]; then
         rm -rf "$work"
     else
         echo "logs are in $run/logs, and those of containers in $run/yarn/*/log" >&2
@@ -76,13 +77,14 @@ end() {
     exit "$code"
 }
 trap end EXIT
-trap 'exit 130' INT TERM
 
 bash "$here/install.sh" "$([[ " ${suites[*]} " != *" spark "* ]] || echo spark)"
 if curl -s -o /dev/null --connect-timeout 1 "http://$master:8088"; then
     skip "another run uses $network.*: set EBB_HADOOP_NETWORK, for example to 127.0.2"
 fi
 [ "$file_system" != file ] || root=file://$run/data staging=$run/staging
+free=$(awk '/^MemAvailable/ { print int($2 / 1024) }' /proc/meminfo)
+[ "$free" -ge $((1500 + 700 * hosts)) ] || skip "$hosts hosts need $((1500 + 700 * hosts)) MiB of memory; $free are free"
 core_site "$file_system" "$run" "$split" "$work/cluster"
 write_xml "$run/conf/core-site.xml" "${core[@]}"
 yarn_conf "$run" "$hosts" "$staging"

@@ -81,7 +81,7 @@ impl Follower<'_> {
         self.manager.nodes().await?;
         let runtime = Runtime::real();
         loop {
-            self.look(client).await;
+            self.adjust_rooms(client).await;
             tokio::select! {
                 biased;
                 _ = signals.next() => break,
@@ -95,7 +95,7 @@ impl Follower<'_> {
         Ok(())
     }
 
-    async fn look(&mut self, client: &Client) {
+    async fn adjust_rooms(&mut self, client: &Client) {
         let nodes = match self.manager.nodes().await {
             Ok(nodes) => nodes,
             Err(error) => return self.complain(&error.to_string()),

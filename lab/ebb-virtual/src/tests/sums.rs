@@ -14,7 +14,7 @@ use crate::power::PowerCluster;
 
 #[test]
 fn a_checksum_is_that_of_the_bytes_and_carries_none() {
-    for (seed, length) in [(0, 0), (1, 1), (2, 16 << 10), (3, 70_001), (4, 3_000_000), (5, 1 << 20)] {
+    for (seed, length) in [(0_u64, 0_usize), (1, 1), (2, 16 << 10), (3, 70_001), (4, 3_000_000), (5, 1 << 20)] {
         World::run(seed, WorldOptions::default(), move |world| async move {
             let cluster = PowerCluster::start(&world, 5, PolicyKind::AlwaysOn, Duration::from_secs(2)).await.unwrap();
             let root = Credentials::root();
