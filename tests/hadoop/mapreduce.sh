@@ -16,8 +16,8 @@ splits=(-Dmapreduce.input.fileinputformat.split.maxsize="$split")
 sorting=(-Dmapreduce.terasort.use.terascheduler=false)
 # Its file that says which keys go where reaches no task from file:///.
 [[ $directory != file:* ]] || sorting+=(-Dmapreduce.terasort.simplepartitioner=true)
-# Letters and numbers of a small vocabulary, common words and rare ones. Three splits, and a short one.
-awk -v words=$((split * 3 / 6)) 'BEGIN {
+# Letters and numbers of a small vocabulary, common words and rare ones. About six splits: a word has six bytes.
+awk -v words="$split" 'BEGIN {
     srand(1)
     for (i = 1; i <= words; i++) printf "w%d%s", 10000 * rand() * rand(), i % 12 ? " " : "\n"
 }' >"$scratch/text"

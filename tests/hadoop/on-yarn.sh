@@ -7,7 +7,7 @@
 #   --hosts N           hosts, in two racks (4)
 #   --replicas N        copies (2)
 #   --bytes N           what TeraSort sorts (64000000)
-#   --split N           bytes of a map's input, of a metablock or block; whole MiB (8388608)
+#   --split N           bytes of a map's input, of a metablock or block; whole MiB (4194304)
 #   --keep              keep the logs
 # Suites: mapreduce (without one: this), spark, faults, dfsio, power (on ebb alone).
 #
@@ -16,7 +16,7 @@
 . "$here/hdfs.sh"
 . "$here/yarn.sh"
 
-file_system=ebb hosts=4 replicas=2 bytes=64000000 split=8388608 keep=no
+file_system=ebb hosts=4 replicas=2 bytes=64000000 split=4194304 keep=no
 suites=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -41,10 +41,12 @@ done
 }
 
 connector() {
-    local jar=${EBB_HADOOP_JAR:-}
-    [ -n "$jar" ] || jar=$(ls "$repository"/connectors/hadoop/target/ebb-hadoop-*.jar 2>/dev/null | grep -vE 'sources|tests' | head -n 1)
+    local jar=${EBB_HADOOP_JAR:-} built
+    for built in "$repository"/connectors/hadoop/target/ebb-hadoop-*.jar; do
+        [[ -n $jar || ! -f $built || $built =~ (sources|tests) ]] || jar=$built
+    done
     [ -x "$ebb" ] || skip "$ebb is not there: cargo build"
-    [ -f "$jar" ] || skip "the connector's jar is not there: cargo build -p ebb-java, then mvn -f connectors/hadoop package"
+    [ -f "$jar" ] || skip "the connector's jar is not there: run tests/hadoop/jar.sh, or set EBB_HADOOP_JAR"
     cp "$jar" "$run/lib/"
 }
 

@@ -9,6 +9,8 @@ spark_submit() {
     local settings=(
         # Its jars are on every host already.
         spark.yarn.jars="local:$home/jars/*" spark.yarn.stagingDir="$directory/staging"
+        # Else Spark takes the address of a network card.
+        spark.yarn.appMasterEnv.SPARK_LOCAL_IP=127.0.0.1 spark.executorEnv.SPARK_LOCAL_IP=127.0.0.1
         spark.driver.host=localhost spark.driver.bindAddress=127.0.0.1 spark.ui.enabled=false
         spark.driver.extraClassPath="$run/lib/*:$cache/classes" spark.executor.extraClassPath="$run/lib/*:$cache/classes"
         spark.executor.extraJavaOptions="$options" spark.yarn.am.extraJavaOptions="$options"

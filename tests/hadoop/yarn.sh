@@ -27,18 +27,21 @@ yarn_conf() {
     local run=$1 options="${jvm[*]} -Djdk.net.hosts.file=$1/hosts -Xmx400m"
     write_xml "$run/conf/yarn-site.xml" \
         yarn.resourcemanager.hostname master yarn.resourcemanager.bind-host "$master" \
-        yarn.scheduler.minimum-allocation-mb 100 yarn.scheduler.maximum-allocation-mb 2800 \
-        yarn.nodemanager.resource.memory-mb 2800 yarn.nodemanager.resource.cpu-vcores 4 \
+        yarn.scheduler.minimum-allocation-mb 100 yarn.scheduler.maximum-allocation-mb 3500 \
+        yarn.nodemanager.resource.memory-mb 3500 yarn.nodemanager.resource.cpu-vcores 5 \
         yarn.nodemanager.aux-services mapreduce_shuffle yarn.nodemanager.env-whitelist JAVA_HOME,PATH,LANG \
         yarn.nodemanager.vmem-check-enabled false yarn.nodemanager.disk-health-checker.enable false \
         yarn.nodemanager.recovery.enabled false yarn.application.classpath "$(class_path "$run" | tr : ,)"
     # A map waits for a place beside its data until every host has had its turn. Turns are heartbeats, as they were before
-    # Hadoop 3.5: the scheduler's own threads would go round all hosts in milliseconds, and no map would wait.
+    # Hadoop 3.5: the scheduler's own threads would go round all hosts in milliseconds, and no map would wait. A turn gives
+    # one container: a job asks for all hosts of each copy, and the scheduler learns which it no longer wants only after the
+    # job has seen what it was given.
     write_xml "$run/conf/capacity-scheduler.xml" \
         yarn.scheduler.capacity.root.queues default yarn.scheduler.capacity.root.default.capacity 100 \
         yarn.scheduler.capacity.maximum-am-resource-percent 0.6 yarn.scheduler.capacity.node-locality-delay "$2" \
         yarn.scheduler.capacity.rack-locality-additional-delay "$2" \
-        yarn.scheduler.capacity.schedule-asynchronously.enable false
+        yarn.scheduler.capacity.schedule-asynchronously.enable false \
+        yarn.scheduler.capacity.per-node-heartbeat.multiple-assignments-enabled false
     write_xml "$run/conf/mapred-site.xml" \
         mapreduce.framework.name yarn mapreduce.application.classpath "$(class_path "$run" | tr : ,)" \
         yarn.app.mapreduce.am.staging-dir "$3" mapreduce.jobhistory.address master:10020 \
@@ -47,7 +50,7 @@ yarn_conf() {
         mapreduce.map.java.opts "$options" mapreduce.reduce.java.opts "$options" \
         mapreduce.task.io.sort.mb 64 mapreduce.job.reduce.slowstart.completedmaps 0.9 \
         mapreduce.map.speculative false mapreduce.reduce.speculative false mapreduce.shuffle.port 0 \
-        yarn.app.mapreduce.am.scheduler.heartbeat.interval-ms 200 \
+        yarn.app.mapreduce.am.scheduler.heartbeat.interval-ms 100 \
         mapreduce.client.progressmonitor.pollinterval 200 mapreduce.client.completion.pollinterval 200
     cp "$here/log4j.properties" "$run/conf"
 }

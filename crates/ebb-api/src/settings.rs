@@ -7,6 +7,7 @@
 //! secret = "/etc/ebb/main.secret"    # its file; without this line, `secret` beside the settings file
 //! ```
 //! The directory of a cluster that was started here serves as well: its `cluster.toml` has the same lines, and others.
+#![allow(clippy::disallowed_methods, reason = "a rim of the program: the files are this machine's")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -103,7 +103,7 @@ mod tests {
         let cluster = ClusterDir::create(home.path(), 1).unwrap();
         assert_eq!(list(&cluster).unwrap(), []);
         let own = add(&cluster, "h1", std::process::id()).unwrap();
-        assert_eq!(list(&cluster).unwrap(), [own.clone()]);
+        assert_eq!(list(&cluster).unwrap(), std::slice::from_ref(&own));
         assert_eq!(add(&cluster, "h1", u32::MAX).unwrap_err().kind(), ErrorKind::NotFound);
         // One that had the number before is forgotten.
         let other = Attached { started: own.started + 1, host: "h2".into(), ..own };

@@ -74,6 +74,7 @@ impl Library {
 
     /// Starts work that goes on by itself.
     pub(crate) fn start(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.runtime.spawn(work);
+        let _entered = self.runtime.enter();
+        drop(ebb_runtime::Runtime::real().spawn("a read for Java", work));
     }
 }

@@ -42,7 +42,7 @@ fn unsigned(bytes: Vec<i8>) -> Vec<u8> {
 /// A range of a direct buffer, for the length of a native method.
 pub(crate) fn direct<'a>(
     env: &Env<'_>,
-    buffer: &'a JByteBuffer<'_>,
+    buffer: &'a mut JByteBuffer<'_>,
     at: i32,
     len: i32,
 ) -> Result<&'a mut [u8], Failure> {

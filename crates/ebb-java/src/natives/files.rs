@@ -150,13 +150,13 @@ extern "system" fn Java_ebb_hadoop_Native_readDirect<'local>(
     _: JClass<'local>,
     file: i64,
     offset: i64,
-    out: JByteBuffer<'local>,
+    mut out: JByteBuffer<'local>,
     at: i32,
     length: i32,
 ) -> i32 {
     run(env, |env| {
         let (library, file) = open_file(file)?;
-        let out = memory::direct(env, &out, at, length)?;
+        let out = memory::direct(env, &mut out, at, length)?;
         let wanted = out.len();
         let read = library.wait(file.read_into(unsigned(offset, "offset")?, out))?;
         Ok(count(read, wanted))
@@ -228,13 +228,13 @@ extern "system" fn Java_ebb_hadoop_Native_writeDirect<'local>(
     env: EnvUnowned<'local>,
     _: JClass<'local>,
     file: i64,
-    data: JByteBuffer<'local>,
+    mut data: JByteBuffer<'local>,
     at: i32,
     length: i32,
 ) {
     run(env, |env| {
         let (library, file) = open_file(file)?;
-        let data = Bytes::copy_from_slice(memory::direct(env, &data, at, length)?);
+        let data = Bytes::copy_from_slice(memory::direct(env, &mut data, at, length)?);
         library.wait(file.append(data))?;
         Ok(())
     })
