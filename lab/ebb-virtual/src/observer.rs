@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_client::Client;
-use ebb_types::{Credentials, Error, FileKind, InodeId, Result};
+use ebb_types::{Credentials, Error, InodeId, Result};
 use ebb_wire::pb;
 
 use crate::cluster::Cluster;
@@ -167,11 +167,7 @@ impl<'a> Observer<'a> {
 async fn links(client: &Client, listing: &[(String, u64)]) -> Result<BTreeMap<u64, u32>> {
     let mut links = BTreeMap::new();
     for (_, inode) in listing {
-        let attr = client.get_attr(&Credentials::root(), InodeId::new(*inode)).await?;
-        // The links of a directory are those of what is in it.
-        if attr.kind != FileKind::Directory {
-            links.insert(*inode, attr.links);
-        }
+        links.insert(*inode, client.get_attr(&Credentials::root(), InodeId::new(*inode)).await?.links);
     }
     Ok(links)
 }

@@ -229,11 +229,11 @@ impl Names {
     }
 
     /// A tree that no other client knows is made and removed in one step. Its name is gone then. What was below it goes later, while
-    /// faults go on.
+    /// faults go on. It lies beside the directory under test, which has files alone.
     async fn fell_a_tree(&self) {
         let root = root();
         let name = format!(".tree{}", self.board.history.lock().next_file()).into_bytes();
-        let mut parent = self.directory;
+        let mut parent = InodeId::ROOT;
         for name in [name.as_slice(), b"below"] {
             let made = self.client.make_dir(&root, NewName { parent, name, mode: 0o755, umask: 0 }).await;
             let Ok(made) = made else { return };
@@ -244,10 +244,10 @@ impl Names {
             let _ = self.client.write(file.handle, 0, contents(File(0))).await;
             self.client.close(file.handle).await;
         }
-        if self.client.remove_tree(&root, self.directory, &name).await.is_err() {
+        if self.client.remove_tree(&root, InodeId::ROOT, &name).await.is_err() {
             return;
         }
-        match self.client.lookup(&root, self.directory, &name).await {
+        match self.client.lookup(&root, InodeId::ROOT, &name).await {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => tracing::debug!(%error, "it is not known whether a removed tree is gone"),
             Ok(_) => self.board.history.lock().complain("linear", format!("{name:?} was removed and is there")),
