@@ -11,9 +11,9 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 
 /**
- * Kills processes with SIGKILL at a moment that a file system shows: {@code KillWhen GLOB SECONDS TEXT...}. As soon as a
- * path matches the glob, each process whose command line has all the texts is killed. Ends with 1 if the path does not
- * appear in time, or if there is no such process.
+ * Kills processes with SIGKILL at a moment that a file system shows: {@code KillWhen GLOB SECONDS TEXT...}. As soon as
+ * a path matches the glob, each process whose command line has all the texts is killed. Ends with 1 if the path does
+ * not appear in time, or if there is no such process.
  */
 public final class KillWhen {
     /** Looking for processes takes longer than looking for a path, and would make the kill late. */

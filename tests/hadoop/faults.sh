@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Jobs on a running YARN of which a part is killed with SIGKILL: a task, the job's master, and the master in the middle of
-# the commit. A job that ends well has to have written all, and one that does not must not look as if it had.
+# Jobs on a running YARN of which a part is killed with SIGKILL: a task, the job's master, and the master in the middle
+# of the commit. A job that ends well has to have written all, and one that does not must not look as if it had.
 #
 # Usage: tests/hadoop/faults.sh RUN DIRECTORY
 # RUN is the directory of yarn_start, DIRECTORY a URI that does not exist yet.
@@ -12,8 +12,8 @@ rows=400000
 # Of the rows that TeraGen writes, in their order: they depend on nothing but their number.
 hash=9ffce463e83166c18a9aafc4e413341070dea49d
 
-# The committer that shows nothing before a job's commit: what a task committed waits in _temporary/N/TASK. (Hadoop's other
-# one, version 2, gives files their final names as each task ends.)
+# The committer that shows nothing before a job's commit: what a task committed waits in _temporary/N/TASK. (Hadoop's
+# other one, version 2, gives files their final names as each task ends.)
 committer=(-Dmapreduce.fileoutputcommitter.algorithm.version=1)
 
 # generate NAME ARGUMENT...: TeraGen in the background; sets $application when it was accepted.
@@ -47,7 +47,8 @@ ended() {
 # expect_whole NAME FILES: all rows in so many files, the mark of success, and nothing else.
 expect_whole() {
     local names
-    expect_same "$1: every row is there, once" "$hash" "$(hadoop_fs "$run" -cat "$directory/$1/part-m-*" | sha1sum | cut -d' ' -f1)"
+    expect_same "$1: every row is there, once" "$hash" \
+        "$(hadoop_fs "$run" -cat "$directory/$1/part-m-*" | sha1sum | cut -d' ' -f1)"
     names=$(hadoop_fs "$run" -ls "$directory/$1" | awk '{ print $NF }' | sed -n "s|.*/$1/||p")
     expect_same "$1: nothing temporary is left" "$2 parts and _SUCCESS" \
         "$(grep -c part-m- <<<"$names") parts and $(grep -v part-m- <<<"$names" | tr '\n' ' ' | sed 's/ $//')"
@@ -62,21 +63,22 @@ task_killed() {
     expect_whole task-killed 4
 }
 
-# The second master takes over what was committed, by the history that the dead one had written so far. With one map at a
-# time, the history has the first one when the second one writes.
+# The second master takes over what was committed, by the history that the dead one had written so far. With one map at
+# a time, the history has the first one when the second one writes.
 master_killed() {
     generate master-killed -Dmapreduce.job.maps=2 -Dmapreduce.job.running.map.limit=1
     kill_when master "$directory/master-killed/_temporary/1/_temporary/attempt_*_m_000001_0/part-*" MRAppMaster
     ended
     expect "a job ends well although its master was killed" "$code" "$job_log"
-    expect_same "the second master recovers finished maps" yes \
+    # On file:/// what a dead process had flushed is not there.
+    [[ $directory = file:* ]] || expect_same "the second master recovers finished maps" yes \
         "$(cat "$run"/yarn/*/log/"$application"/container_*_02_000001/syslog 2>/dev/null |
             grep -q "Recovering task .* from prior app attempt, status was SUCCEEDED" && echo yes || echo no)"
     expect_whole master-killed 2
 }
 
-# All maps in the master, one after the other, so that it has many files to commit. The next master cannot know how far the
-# commit was, and gives up.
+# All maps in the master, one after the other, so that it has many files to commit. The next master cannot know how far
+# the commit was, and gives up.
 commit_killed() {
     # The client asks for a job that failed at a history server. There is none, and it need not wait long for one.
     local many=(-Dmapreduce.job.maps=24 -Dmapreduce.job.ubertask.enable=true -Dmapreduce.job.ubertask.maxmaps=24
@@ -86,8 +88,9 @@ commit_killed() {
     ended
     expect_same "a job whose commit was cut off fails" FAILED \
         "$(curl -sf "http://$master:8088/ws/v1/cluster/apps/$application" | jq -r .app.finalStatus)"
-    expect_same "and leaves no _SUCCESS" "" "$(hadoop_fs "$run" -ls "$directory/commit-killed" | grep -o _SUCCESS || true)"
-    echo "  $(hadoop_fs "$run" -ls "$directory/commit-killed" | grep -c part-m- || true) of 24 parts had been committed"
+    names=$(hadoop_fs "$run" -ls "$directory/commit-killed" | awk '{ print $NF }')
+    expect_same "and leaves no _SUCCESS" "" "$(grep _SUCCESS <<<"$names" || true)"
+    echo "  $(grep -c part-m- <<<"$names" || true) of 24 parts had been committed"
     hadoop_fs "$run" -rm -r -skipTrash "$directory/commit-killed" >/dev/null
     mv "$job_log" "$job_log.1"
     generate commit-killed "${many[@]}"

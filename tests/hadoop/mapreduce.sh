@@ -44,17 +44,20 @@ job grep grep "${splits[@]}" "$directory/text" "$directory/grepped" 'w1[0-9]*7'
 count_locality
 
 mkdir "$scratch/results"
-hadoop_fs "$run" -get "$directory"/{validated,words,grepped} "$scratch/results" 2>"$scratch/get" || expect "the results can be read" 1 "$scratch/get"
+hadoop_fs "$run" -get "$directory"/{validated,words,grepped} "$scratch/results" 2>"$scratch/get" ||
+    expect "the results can be read" 1 "$scratch/get"
 cd "$scratch/results"
 # A line with anything but the checksum is a complaint.
-expect_same "TeraValidate finds every row, in order" "checksum $generated" "$(cat validated/part-* | tr -s '\t\n' ' ' | sed 's/ $//')"
-awk '{ for (i = 1; i <= NF; i++) count[$i]++ } END { for (word in count) print word "\t" count[word] }' "$scratch/text" |
-    LC_ALL=C sort >"$scratch/counted"
+expect_same "TeraValidate finds every row, in order" "checksum $generated" \
+    "$(cat validated/part-* | tr -s '\t\n' ' ' | sed 's/ $//')"
+awk '{ for (i = 1; i <= NF; i++) count[$i]++ } END { for (word in count) print word "\t" count[word] }' \
+    "$scratch/text" | LC_ALL=C sort >"$scratch/counted"
 code=0
 cat words/part-* | LC_ALL=C sort | diff - "$scratch/counted" >"$scratch/diff" || code=$?
 expect "WordCount counts what awk counts" "$code" "$scratch/diff"
 code=0
-grep -oE 'w1[0-9]*7' "$scratch/text" | LC_ALL=C sort | uniq -c | awk '{ print $1 "\t" $2 }' | LC_ALL=C sort >"$scratch/found"
+grep -oE 'w1[0-9]*7' "$scratch/text" | LC_ALL=C sort | uniq -c | awk '{ print $1 "\t" $2 }' |
+    LC_ALL=C sort >"$scratch/found"
 cat grepped/part-* | LC_ALL=C sort | diff - "$scratch/found" >"$scratch/diff" || code=$?
 expect "grep finds what grep finds" "$code" "$scratch/diff"
 code=0

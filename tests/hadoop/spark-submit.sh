@@ -12,7 +12,8 @@ spark_submit() {
         # Else Spark takes the address of a network card.
         spark.yarn.appMasterEnv.SPARK_LOCAL_IP=127.0.0.1 spark.executorEnv.SPARK_LOCAL_IP=127.0.0.1
         spark.driver.host=localhost spark.driver.bindAddress=127.0.0.1 spark.ui.enabled=false
-        spark.driver.extraClassPath="$run/lib/*:$cache/classes" spark.executor.extraClassPath="$run/lib/*:$cache/classes"
+        spark.driver.extraClassPath="$run/lib/*:$cache/classes"
+        spark.executor.extraClassPath="$run/lib/*:$cache/classes"
         spark.executor.extraJavaOptions="$options" spark.yarn.am.extraJavaOptions="$options"
         spark.executor.instances=2 spark.executor.cores=1 spark.executor.memory=512m
         spark.executor.memoryOverhead=256m spark.yarn.am.memory=450m

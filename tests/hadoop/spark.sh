@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Spark on a running YARN, and on workers of its own: Parquet, tables, and streams. The driver of a stream, and one in the
-# middle of a commit, are killed and started again.
+# Spark on a running YARN, and on workers of its own: Parquet, tables, and streams. The driver of a stream, and one in
+# the middle of a commit, are killed and started again.
 #
 # Usage: tests/hadoop/spark.sh RUN DIRECTORY
 # RUN is the directory of yarn_start, DIRECTORY a URI that does not exist yet.
@@ -15,9 +15,10 @@ session() {
     local begin=$EPOCHREALTIME code=0 log
     log=$run/logs/spark-${1%%[*}-$4
     spark_submit "$run" "$1" "$directory" "$here/spark_job.py" "${@:3}" >"$log" 2>&1 || code=$?
+    printf 'spark %s on %s: %.1f s\n' "${*:4}" "$1" "$(awk "BEGIN { print $EPOCHREALTIME - $begin }")"
     grep '^  ok' "$log" || true
     if [ "$code" = "$2" ]; then code=0; else echo "Spark ended with $code" >>"$log" && code=1; fi
-    expect "spark ${*:4} on $1 ends with $2, after $(awk "BEGIN { printf \"%.1f\", $EPOCHREALTIME - $begin }") s" "$code" "$log"
+    expect "it ends with $2" "$code" "$log"
 }
 
 session yarn 0 "$directory/yarn" parquet table stream-source

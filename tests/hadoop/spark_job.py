@@ -84,7 +84,8 @@ def stream(spark, directory, die_in_batch):
     query.awaitTermination()
     # A reader that lists the directory would count what the dead attempt wrote: this one goes by the sink's log.
     row = spark.read.parquet(f"{directory}/copied").selectExpr("count(*)", "count(distinct id)", "sum(id)").first()
-    expect("each row once, after a restart", [STREAM_ROWS, STREAM_ROWS, STREAM_ROWS * (STREAM_ROWS - 1) // 2], list(row))
+    expected = [STREAM_ROWS, STREAM_ROWS, STREAM_ROWS * (STREAM_ROWS - 1) // 2]
+    expect("each row once, after a restart", expected, list(row))
 
 
 def stream_source(spark, directory):

@@ -32,10 +32,10 @@ yarn_conf() {
         yarn.nodemanager.aux-services mapreduce_shuffle yarn.nodemanager.env-whitelist JAVA_HOME,PATH,LANG \
         yarn.nodemanager.vmem-check-enabled false yarn.nodemanager.disk-health-checker.enable false \
         yarn.nodemanager.recovery.enabled false yarn.application.classpath "$(class_path "$run" | tr : ,)"
-    # A map waits for a place beside its data until every host has had its turn. Turns are heartbeats, as they were before
-    # Hadoop 3.5: the scheduler's own threads would go round all hosts in milliseconds, and no map would wait. A turn gives
-    # one container: a job asks for all hosts of each copy, and the scheduler learns which it no longer wants only after the
-    # job has seen what it was given.
+    # A map waits for a place beside its data until every host has had its turn. Turns are heartbeats, as they were
+    # before Hadoop 3.5: the scheduler's own threads would go round all hosts in milliseconds, and no map would wait. A
+    # turn gives one container: a job asks for all hosts of each copy, and the scheduler learns which it no longer
+    # wants only after the job has seen what it was given.
     write_xml "$run/conf/capacity-scheduler.xml" \
         yarn.scheduler.capacity.root.queues default yarn.scheduler.capacity.root.default.capacity 100 \
         yarn.scheduler.capacity.maximum-am-resource-percent 0.6 yarn.scheduler.capacity.node-locality-delay "$2" \
@@ -84,8 +84,8 @@ yarn_runs() {
         jq -e --argjson count "$1" '.nodes.node | length == $count'
 }
 
-# yarn_stop RUN HOST...: by SIGKILL, for a NodeManager that is asked to end waits for logs to grow old. Its containers are
-# ended, too.
+# yarn_stop RUN HOST...: by SIGKILL, for a NodeManager that is asked to end waits for logs to grow old. Its containers
+# are ended, too.
 yarn_stop() {
     local run=$1
     shift
