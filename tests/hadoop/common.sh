@@ -68,6 +68,14 @@ write_xml() {
     } >"$file"
 }
 
+# library_folder: where the newest build of the connector's library is. With the tests it is built into deps/.
+library_folder() {
+    local library
+    library=$(ls -t "$(dirname "$ebb")"/{,deps/}libebb_java.so 2>/dev/null | head -n 1)
+    [ -n "$library" ] || { echo "there is no libebb_java.so beside $ebb: cargo build" >&2; return 1; }
+    dirname "$library"
+}
+
 # class_path RUN
 class_path() {
     echo "$1/conf:$1/lib/*:$cache/classes:$cache/jars/*"

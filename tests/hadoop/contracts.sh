@@ -23,13 +23,14 @@ trap stop EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
+library=$(library_folder)
 "$ebb" --dir "$cluster" cluster up --nodes 4 >/dev/null
 code=0
 for version in "${versions[@]}"; do
     log=$work/hadoop-$version.log
     begin=$SECONDS
     mvn -B -f "$repository/connectors/hadoop/pom.xml" "-Phadoop-$version" test \
-        "-Debb.native.dir=$(dirname "$ebb")" "-Debb.test.cluster=$cluster" "-Debb.test.program=$ebb" \
+        "-Debb.native.dir=$library" "-Debb.test.cluster=$cluster" "-Debb.test.program=$ebb" \
         "-Debb.test.uri=ebb://test/suites-$version" >"$log" 2>&1 || code=1
     grep -E '^\[(ERROR|WARNING)\].*(FAILURE|ERROR)!|^\[ERROR\] +[A-Z]\w+Test|BUILD FAILURE' "$log" | head -n 40 || true
     counts=$(grep -E '^\[(INFO|WARNING|ERROR)\] Tests run:.*[0-9]$' "$log" | tail -n 1 | sed 's/^\[[A-Z]*\] //')

@@ -7,7 +7,6 @@
 for tool in javac mvn; do
     command -v "$tool" >/dev/null || skip "the connector needs a JDK and Maven: $tool is not installed"
 done
-library=$(dirname "$ebb")/libebb_java.so
-[ -f "$library" ] || { echo "$library is not there: cargo build" >&2; exit 1; }
-mvn -q -B -f "$repository/connectors/hadoop/pom.xml" package -DskipTests "-Debb.native.dir=$(dirname "$library")"
+library=$(library_folder)
+mvn -q -B -f "$repository/connectors/hadoop/pom.xml" package -DskipTests "-Debb.native.dir=$library"
 ls -l "$repository"/connectors/hadoop/target/ebb-hadoop-*.jar | awk '{ print $NF, $5, "bytes" }'
