@@ -4,9 +4,7 @@
 # Usage: tests/hadoop/jar.sh
 . "$(dirname "$0")/common.sh"
 
-for tool in javac mvn; do
-    command -v "$tool" >/dev/null || skip "the connector needs a JDK and Maven: $tool is not installed"
-done
+bash "$here/install.sh" programs
 library=$(library_folder)
 mvn -q -B -f "$repository/connectors/hadoop/pom.xml" package -DskipTests "-Debb.native.dir=$library"
 ls -l "$repository"/connectors/hadoop/target/ebb-hadoop-*.jar | awk '{ print $NF, $5, "bytes" }'
