@@ -24,8 +24,7 @@ trap 'exit 130' INT TERM
 
 bash "$here/install.sh"
 write_hosts "$run" "${hosts[@]}"
-jar=${EBB_HADOOP_JAR:-$(ls "$repository"/connectors/hadoop/target/ebb-hadoop-*.jar | grep -vE 'sources|tests' | head -n 1)}
-cp "$jar" "$run/lib/"
+take_connector "$run"
 core_site hdfs "$run" $((64 << 20)) "$work/cluster"
 write_xml "$run/conf/core-site.xml" "${core[@]}" fs.ebb.impl ebb.hadoop.EbbFileSystem fs.ebb.cluster.test "$work/cluster"
 cp "$here/log4j.properties" "$run/conf"

@@ -76,6 +76,17 @@ library_folder() {
     dirname "$library"
 }
 
+# take_connector RUN: puts the jar where the run finds it.
+take_connector() {
+    local jar=${EBB_HADOOP_JAR:-} built
+    for built in "$repository"/connectors/hadoop/target/ebb-hadoop-*.jar; do
+        [[ -n $jar || ! -f $built || $built =~ (sources|tests) ]] || jar=$built
+    done
+    [ -x "$ebb" ] || skip "$ebb is not there: cargo build"
+    [ -f "$jar" ] || skip "the connector's jar is not there: run tests/hadoop/jar.sh, or set EBB_HADOOP_JAR"
+    cp "$jar" "$1/lib/"
+}
+
 # class_path RUN
 class_path() {
     echo "$1/conf:$1/lib/*:$cache/classes:$cache/jars/*"

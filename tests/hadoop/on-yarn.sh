@@ -40,16 +40,6 @@ done
     exit 2
 }
 
-connector() {
-    local jar=${EBB_HADOOP_JAR:-} built
-    for built in "$repository"/connectors/hadoop/target/ebb-hadoop-*.jar; do
-        [[ -n $jar || ! -f $built || $built =~ (sources|tests) ]] || jar=$built
-    done
-    [ -x "$ebb" ] || skip "$ebb is not there: cargo build"
-    [ -f "$jar" ] || skip "the connector's jar is not there: run tests/hadoop/jar.sh, or set EBB_HADOOP_JAR"
-    cp "$jar" "$run/lib/"
-}
-
 case $file_system in
     ebb) root=ebb://test/hadoop staging=/staging ;;
     hdfs) root=hdfs://master:8020/hadoop staging=/staging ;;
@@ -94,7 +84,7 @@ yarn_conf "$run" "$hosts" "$staging"
 export EXPECT_LOCAL=${EXPECT_LOCAL:-90}
 case $file_system in
     ebb)
-        connector
+        take_connector "$run"
         "$ebb" cluster up --dir "$work/cluster" --nodes "$hosts" --racks 2 --replicas "$replicas" >/dev/null
         layout=()
         if [[ " ${suites[*]} " == *" power "* ]]; then

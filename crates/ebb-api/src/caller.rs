@@ -12,7 +12,7 @@ use crate::path::{EbbPath, text};
 use crate::users::{self, table};
 
 pub use list::{Detail, Entry, Page};
-pub use names::{Depth, NewMode};
+pub use names::{Depth, NewMode, TreeRemoval};
 
 /// A session, and the user on whose behalf it is used. Many callers may share a session: the master judges each call by its
 /// credentials.

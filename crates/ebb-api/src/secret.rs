@@ -9,7 +9,7 @@ use ebb_rpc::Secret;
 use ebb_types::{Error, Result, bail};
 
 /// The bits of a mode that let others in.
-const OTHERS: u32 = 0o077;
+pub const OTHERS: u32 = 0o077;
 
 /// Reads a secret from its file.
 ///

@@ -97,12 +97,21 @@ impl Settings {
 
 fn parse(text: &str) -> Result<(ClusterId, Lines)> {
     let lines: Lines = toml::from_str(text).map_err(|error| err!(Invalid, "{error}"))?;
-    let id = u64::from_str_radix(&lines.cluster, 16);
-    let id = id.map_err(|_| err!(Invalid, "cluster = {:?} is not 16 hexadecimal digits", lines.cluster))?;
+    let id = parse_id(&lines.cluster)?;
     if lines.masters.is_empty() {
         bail!(Invalid, "it names no master: write masters = [\"HOST:PORT\"]");
     }
-    Ok((ClusterId::new(id), lines))
+    Ok((id, lines))
+}
+
+/// A cluster's id, as its files have it.
+///
+/// # Errors
+/// `Invalid` if the text is none.
+pub fn parse_id(text: &str) -> Result<ClusterId> {
+    let id = u64::from_str_radix(text, 16);
+    let id = id.map_err(|_| err!(Invalid, "cluster = {text:?} is not 16 hexadecimal digits"))?;
+    Ok(ClusterId::new(id))
 }
 
 #[cfg(test)]

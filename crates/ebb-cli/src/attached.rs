@@ -46,11 +46,7 @@ pub fn add(cluster: &ClusterDir, host: &str, pid: u32) -> Result<Attached> {
     let attached = Attached { host: host.to_owned(), pid, started };
     let path = attached.path(cluster);
     let text = serde_json::to_vec_pretty(&attached).map_err(|error| err!(Internal, "{}: {error}", path.display()))?;
-    let new = path.with_extension("new");
-    private::make_dir(&folder(cluster))
-        .and_then(|()| private::write(&new, &text))
-        .and_then(|()| fs::rename(&new, &path))
-        .map_err(|error| Error::from_io(&error, path.display()))?;
+    private::replace(&path, &text)?;
     Ok(attached)
 }
 
@@ -66,19 +62,10 @@ pub fn remove(cluster: &ClusterDir, host: &str, pid: u32) -> Result<()> {
     })
 }
 
-/// All attached programs, running or not. Those that have ended are forgotten meanwhile.
+/// The attached programs that run. Those that have ended are forgotten meanwhile.
 pub fn list(cluster: &ClusterDir) -> Result<Vec<Attached>> {
-    let folder = folder(cluster);
-    let entries = match fs::read_dir(&folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Error::from_io(&error, folder.display())),
-    };
     let mut found = Vec::new();
-    for path in entries.flatten().map(|entry| entry.path()) {
-        if path.extension().is_none_or(|extension| extension != "json") {
-            continue;
-        }
+    for path in private::json_files(&folder(cluster))? {
         // It may be detached between the listing and the reading.
         let Ok(bytes) = fs::read(&path) else { continue };
         match serde_json::from_slice::<Attached>(&bytes) {

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use ebb_api::{secret, users};
+use ebb_api::{secret, settings, users};
 use ebb_rpc::{Counters, Identity, Secret};
 use ebb_runtime::Runtime;
 use ebb_types::{ClusterId, Error, ErrorKind, HostName, Result, bail, err};
@@ -81,9 +81,7 @@ impl ClusterFile {
     }
 
     fn id(&self) -> Result<ClusterId> {
-        let id = u64::from_str_radix(&self.cluster, 16);
-        let id = id.map_err(|_| err!(Invalid, "cluster = {:?} is not 16 hexadecimal digits", self.cluster))?;
-        Ok(ClusterId::new(id))
+        settings::parse_id(&self.cluster)
     }
 }
 

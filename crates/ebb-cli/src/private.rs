@@ -6,12 +6,10 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use ebb_api::secret::OTHERS;
 use ebb_types::{Error, Result};
-
-/// The bits of a mode that let others in.
-const OTHERS: u32 = 0o077;
 
 /// Makes a directory, and those above it, with mode 0700.
 pub fn make_dir(path: &Path) -> io::Result<()> {
@@ -28,6 +26,26 @@ pub fn file() -> OpenOptions {
 /// Writes a whole private file.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     io::Write::write_all(&mut file().write(true).create(true).truncate(true).open(path)?, bytes)
+}
+
+/// Puts a private file in the place of another one of its name, in one step. Its directory is made if it is missing.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let new = path.with_extension("new");
+    make_dir(path.parent().unwrap_or(Path::new("")))
+        .and_then(|()| write(&new, bytes))
+        .and_then(|()| fs::rename(&new, path))
+        .map_err(|error| Error::from_io(&error, path.display()))
+}
+
+/// The paths of the files in a directory whose names end in `.json`; none if there is no such directory.
+pub fn json_files(directory: &Path) -> Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Error::from_io(&error, directory.display())),
+    };
+    let paths = entries.flatten().map(|entry| entry.path());
+    Ok(paths.filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect())
 }
 
 /// Removes other users' access to a directory; returns the mode that it had, if that was too wide.

@@ -64,14 +64,9 @@ impl ProcessFile {
 
     /// Writes the file under `run/`.
     pub fn write(&self, cluster: &ClusterDir) -> Result<Registration> {
-        let dir = cluster.run_dir();
-        let path = dir.join(format!("{}.json", self.name));
-        let new = dir.join(format!("{}.new", self.name));
+        let path = cluster.run_dir().join(format!("{}.json", self.name));
         let text = serde_json::to_vec_pretty(self).map_err(|error| err!(Internal, "{}: {error}", path.display()))?;
-        private::make_dir(&dir)
-            .and_then(|()| private::write(&new, &text))
-            .and_then(|()| fs::rename(&new, &path))
-            .map_err(|error| Error::from_io(&error, path.display()))?;
+        private::replace(&path, &text)?;
         Ok(Registration { path })
     }
 
@@ -159,22 +154,13 @@ pub fn claim_name(cluster: &ClusterDir, stem: &str) -> Result<NameClaim> {
 
 /// Every registered process, running or not, masters first, then by name.
 pub fn list(cluster: &ClusterDir) -> Result<Vec<ProcessFile>> {
-    let dir = cluster.run_dir();
     let mut found = Vec::new();
-    let entries = match fs::read_dir(&dir) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(found),
-        Err(error) => return Err(Error::from_io(&error, dir.display())),
-    };
-    for entry in entries.flatten() {
-        let path = entry.path();
-        if path.extension().is_some_and(|extension| extension == "json") {
-            match fs::read(&path).map(|bytes| serde_json::from_slice::<ProcessFile>(&bytes)) {
-                Ok(Ok(process)) => found.push(process),
-                Ok(Err(error)) => bail!(Invalid, "{}: {error}; remove it if no such process runs", path.display()),
-                // It ended between the listing and the reading.
-                Err(_) => {}
-            }
+    for path in private::json_files(&cluster.run_dir())? {
+        match fs::read(&path).map(|bytes| serde_json::from_slice::<ProcessFile>(&bytes)) {
+            Ok(Ok(process)) => found.push(process),
+            Ok(Err(error)) => bail!(Invalid, "{}: {error}; remove it if no such process runs", path.display()),
+            // It ended between the listing and the reading.
+            Err(_) => {}
         }
     }
     let rank = |role: &str| {

@@ -8,13 +8,13 @@ mod trees;
 
 use std::sync::Arc;
 
-use ebb_api::{EbbPath, File};
+use ebb_api::{Caller, EbbPath, File};
 use ebb_types::{Attr, FileKind, Result};
-use jni::Env;
-use jni::objects::JByteArray;
+use jni::objects::{JByteArray, JLongArray};
+use jni::{Env, EnvUnowned};
 
 use crate::answer::Answer;
-use crate::call::Failure;
+use crate::call::{self, Failure};
 use crate::library::{Library, SessionCaller, library};
 use crate::memory;
 
@@ -33,14 +33,54 @@ impl PathCall {
     }
 
     /// A status, with the names of the owners.
-    async fn status(&self, answer: Answer, attr: &Attr, path: Option<&EbbPath>) -> Result<Answer> {
+    async fn status(&self, answer: Answer, attr: &Attr) -> Result<Answer> {
         let owners = self.by.session.owners(attr.uid, attr.gid).await;
-        let target = match path {
-            Some(path) if attr.kind == FileKind::Symlink => self.by.caller.read_link(path).await?,
+        let Caller { client, credentials } = &self.by.caller;
+        let target = match attr.kind {
+            FileKind::Symlink => client.read_link(credentials, attr.inode).await?,
             _ => Vec::new(),
         };
         Ok(answer.status(attr, &owners, &target))
     }
+}
+
+/// Runs a method about a path, which needs nothing else of Java's memory.
+fn on_path<'local, T: Default>(
+    env: EnvUnowned<'local>,
+    caller: i64,
+    path: &JByteArray<'local>,
+    work: impl AsyncFnOnce(&PathCall) -> Result<T>,
+) -> T {
+    call::run(env, |env| {
+        let call = PathCall::new(env, caller, path)?;
+        Ok(call.library.wait(work(&call))?)
+    })
+}
+
+/// The same for an answer in bytes.
+fn answer_on_path<'local>(
+    env: EnvUnowned<'local>,
+    caller: i64,
+    path: &JByteArray<'local>,
+    work: impl AsyncFnOnce(&PathCall) -> Result<Vec<u8>>,
+) -> JByteArray<'local> {
+    call::answer(env, |env| {
+        let call = PathCall::new(env, caller, path)?;
+        Ok(call.library.wait(work(&call))?)
+    })
+}
+
+/// Numbers, as Java has them. None of ours passes 2^63.
+fn longs<'local>(env: &mut Env<'local>, numbers: &[u64]) -> Result<JLongArray<'local>, Failure> {
+    let numbers: Vec<i64> = numbers.iter().map(|number| i64::try_from(*number).unwrap_or(i64::MAX)).collect();
+    signed_longs(env, &numbers)
+}
+
+/// The same for numbers that may be negative.
+fn signed_longs<'local>(env: &mut Env<'local>, numbers: &[i64]) -> Result<JLongArray<'local>, Failure> {
+    let array = JLongArray::new(env, numbers.len())?;
+    array.set_region(env, 0, numbers)?;
+    Ok(array)
 }
 
 /// The bytes of an array.

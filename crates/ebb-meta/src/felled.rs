@@ -4,6 +4,7 @@
 //! removes in the background, the deepest first. It takes no new entries. With its last entry it becomes an orphan.
 
 use ebb_types::{InodeId, Result, bail};
+use ebb_wire::pb;
 
 use crate::machine::{Call, Machine};
 use crate::permission::{self, EXECUTE, READ, WRITE};
@@ -19,12 +20,12 @@ impl Machine {
     /// `Unsupported` if a dataset has its root below the directory, `TooBig` if there is more than one command looks at. Both
     /// can be removed name by name.
     pub(crate) fn check_may_fell(&self, call: &Call<'_>, top: InodeId) -> Result<()> {
-        let below = |root: u64| InodeId::new(root) != top && self.is_within(InodeId::new(root), top);
-        let dataset = self.datasets.iter().filter(|dataset| !dataset.path.is_empty());
-        if let Some(dataset) = dataset
-            .filter(|dataset| InodeId::new(dataset.root_inode) != InodeId::ROOT)
-            .find(|dataset| below(dataset.root_inode))
-        {
+        // One without a path has lost its root directory.
+        let lies_below = |dataset: &&pb::Dataset| {
+            let root = InodeId::new(dataset.root_inode);
+            !dataset.path.is_empty() && ![top, InodeId::ROOT].contains(&root) && self.is_within(root, top)
+        };
+        if let Some(dataset) = self.datasets.iter().find(lies_below) {
             bail!(Unsupported, "the dataset {} lies below it: it cannot go in one step", dataset.path);
         }
         if call.credentials.is_root() {
@@ -33,12 +34,10 @@ impl Machine {
         let (mut looked_at, mut pending) = (0, vec![top]);
         while let Some(id) = pending.pop() {
             let directory = self.directory(id)?;
-            let mut is_checked = false;
+            if directory.directory().is_some_and(|body| body.count > 0) {
+                permission::check(id, directory, &call.credentials, READ | WRITE | EXECUTE)?;
+            }
             for (_, _, inode) in self.entries.after(id, 0) {
-                if !is_checked {
-                    permission::check(id, directory, &call.credentials, READ | WRITE | EXECUTE)?;
-                    is_checked = true;
-                }
                 looked_at += 1;
                 if looked_at > LOOKED_AT_MAX {
                     bail!(TooBig, "more than {LOOKED_AT_MAX} names lie below {top}: too many to go in one step");
@@ -67,16 +66,6 @@ impl Machine {
 
     /// Whether a felled directory is above it, or is itself the inode.
     pub(crate) fn is_felled(&self, id: InodeId) -> bool {
-        let mut at = id;
-        for _ in 0..=self.inodes.len() {
-            if self.felled.contains(&at) {
-                return true;
-            }
-            match self.inodes.get(&at).and_then(|inode| inode.directory()) {
-                Some(body) if at != InodeId::ROOT => at = body.parent,
-                _ => return false,
-            }
-        }
-        false
+        self.felled.iter().any(|top| self.is_within(id, *top))
     }
 }

@@ -24,6 +24,15 @@ pub enum Depth {
     Tree,
 }
 
+/// How a tree was removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TreeRemoval {
+    /// Its name went, and what is below it goes in the background.
+    InOneStep,
+    /// Each name for itself.
+    NameByName,
+}
+
 impl Caller {
     /// Makes a directory.
     pub async fn make_dir(&self, path: &EbbPath, new: NewMode) -> Result<Attr> {
@@ -78,8 +87,7 @@ impl Caller {
         })
     }
 
-    /// Removes what is at a path. False: there was nothing. Of a tree the name goes in one step, and the rest in the background.
-    /// A tree that cannot go in one step (a dataset lies in it, or it has very many names of several owners) goes name by name.
+    /// Removes what is at a path; a tree as [`Caller::remove_tree`] does. False: there was nothing.
     pub async fn remove(&self, path: &EbbPath, depth: Depth) -> Result<bool> {
         let attr = match self.resolve_link(path).await {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
@@ -89,12 +97,9 @@ impl Caller {
         let (client, credentials) = (&self.client, &self.credentials);
         let removed = match (attr.kind, depth) {
             (FileKind::Directory, Depth::Name) => client.remove_dir(credentials, parent, name).await,
-            (FileKind::Directory, Depth::Tree) => match client.remove_tree(credentials, parent, name).await {
-                Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::TooBig) => {
-                    self.remove_by_names(parent, name, attr.inode, |_| {}).await
-                }
-                removed => removed,
-            },
+            (FileKind::Directory, Depth::Tree) => {
+                self.remove_tree(parent, name, attr.inode, |_| {}).await.map(|_: TreeRemoval| ())
+            }
             _ => client.unlink(credentials, parent, name).await,
         };
         match removed {
@@ -102,6 +107,23 @@ impl Caller {
             // Another program was faster.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
             Err(error) => Err(self.explain(error, path)),
+        }
+    }
+
+    /// Removes a directory with everything below it: the name in one step, and the rest in the background. A tree that cannot go so (a
+    /// dataset lies in it, or it has very many names for a user that is not root) goes name by name. `removed` hears of each name then.
+    pub async fn remove_tree(
+        &self,
+        parent: InodeId,
+        name: &[u8],
+        directory: InodeId,
+        removed: impl FnMut(FileKind),
+    ) -> Result<TreeRemoval> {
+        match self.client.remove_tree(&self.credentials, parent, name).await {
+            Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::TooBig) => {
+                self.remove_by_names(parent, name, directory, removed).await.map(|()| TreeRemoval::NameByName)
+            }
+            done => done.map(|()| TreeRemoval::InOneStep),
         }
     }
 

@@ -21,7 +21,15 @@ impl Client {
 
     /// Attributes of the file that a path leads to, as stat(2): symbolic links are followed.
     pub async fn resolve(&self, credentials: &Credentials, path: &[u8]) -> Result<Attr> {
-        let op = meta_op::Resolve { path: path.to_vec(), follow_last: true, access: 0 };
+        self.resolve_for(credentials, path, 0).await
+    }
+
+    /// The same, if the user is permitted to do this with the inode there: a sum of 4 (read), 2 (write) and 1 (execute, search).
+    ///
+    /// # Errors
+    /// `AccessDenied` if not.
+    pub async fn resolve_for(&self, credentials: &Credentials, path: &[u8], access: u32) -> Result<Attr> {
+        let op = meta_op::Resolve { path: path.to_vec(), follow_last: true, access };
         self.shared.ask_attr(credentials, Op::Resolve(op)).await
     }
 
@@ -68,15 +76,6 @@ impl Client {
     /// Sets attributes; a new size takes the write lease.
     pub async fn set_attr(&self, credentials: &Credentials, inode: InodeId, set: SetAttr) -> Result<Attr> {
         self.shared.set_attr(credentials, inode, &set).await
-    }
-
-    /// The same, if the user is permitted to do this with the inode there: a sum of 4 (read), 2 (write) and 1 (execute, search).
-    ///
-    /// # Errors
-    /// `AccessDenied` if not.
-    pub async fn resolve_for(&self, credentials: &Credentials, path: &[u8], access: u32) -> Result<Attr> {
-        let op = meta_op::Resolve { path: path.to_vec(), follow_last: true, access };
-        self.shared.ask_attr(credentials, Op::Resolve(op)).await
     }
 
     /// At most `limit` entries after the cookie `after`, from the start without one.

@@ -7,7 +7,7 @@ use ebb_types::{FileKind, Result, WallTime, err};
 use jni::EnvUnowned;
 use jni::objects::{JByteArray, JClass};
 
-use super::{PathCall, text, unsigned, whole};
+use super::{PathCall, answer_on_path, on_path, text, unsigned, whole};
 use crate::call::{answer, run};
 
 /// Nanoseconds of a millisecond.
@@ -21,11 +21,9 @@ extern "system" fn Java_ebb_hadoop_Native_setMode<'local>(
     path: JByteArray<'local>,
     mode: i32,
 ) {
-    run(env, |env| {
-        let call = PathCall::new(env, caller, &path)?;
+    on_path(env, caller, &path, async |call| {
         let set = SetAttr { mode: Some(mode.unsigned_abs() & 0o7777), ..SetAttr::default() };
-        call.library.wait(call.by.caller.set_attr(&call.path, set))?;
-        Ok(())
+        call.by.caller.set_attr(&call.path, set).await.map(drop)
     })
 }
 
@@ -72,11 +70,9 @@ extern "system" fn Java_ebb_hadoop_Native_setTimes<'local>(
     modified: i64,
     accessed: i64,
 ) {
-    run(env, |env| {
-        let call = PathCall::new(env, caller, &path)?;
+    on_path(env, caller, &path, async |call| {
         let time = |ms: i64| (ms >= 0).then(|| SetTime::At(WallTime(ms.saturating_mul(MS))));
-        call.library.wait(call.by.caller.set_times(&call.path, time(modified), time(accessed)))?;
-        Ok(())
+        call.by.caller.set_times(&call.path, time(modified), time(accessed)).await.map(drop)
     })
 }
 
@@ -88,11 +84,9 @@ extern "system" fn Java_ebb_hadoop_Native_truncate<'local>(
     path: JByteArray<'local>,
     size: i64,
 ) {
-    run(env, |env| {
-        let call = PathCall::new(env, caller, &path)?;
+    on_path(env, caller, &path, async |call| {
         let set = SetAttr { size: Some(unsigned(size, "size")?), ..SetAttr::default() };
-        call.library.wait(call.by.caller.set_attr(&call.path, set))?;
-        Ok(())
+        call.by.caller.set_attr(&call.path, set).await.map(drop)
     })
 }
 
@@ -104,10 +98,8 @@ extern "system" fn Java_ebb_hadoop_Native_access<'local>(
     path: JByteArray<'local>,
     permissions: i32,
 ) {
-    run(env, |env| {
-        let call = PathCall::new(env, caller, &path)?;
-        call.library.wait(call.by.caller.access(&call.path, permissions.unsigned_abs() & 7))?;
-        Ok(())
+    on_path(env, caller, &path, async |call| {
+        call.by.caller.access(&call.path, permissions.unsigned_abs() & 7).await.map(drop)
     })
 }
 
@@ -133,9 +125,8 @@ extern "system" fn Java_ebb_hadoop_Native_listXattrs<'local>(
     caller: i64,
     path: JByteArray<'local>,
 ) -> JByteArray<'local> {
-    answer(env, |env| {
-        let call = PathCall::new(env, caller, &path)?;
-        let names = call.library.wait(call.by.caller.list_xattrs(&call.path))?;
+    answer_on_path(env, caller, &path, async |call| {
+        let names = call.by.caller.list_xattrs(&call.path).await?;
         Ok(names.into_iter().flat_map(|name| [name, vec![0]].concat()).collect())
     })
 }
@@ -185,14 +176,11 @@ extern "system" fn Java_ebb_hadoop_Native_getAcl<'local>(
     caller: i64,
     path: JByteArray<'local>,
 ) -> JByteArray<'local> {
-    answer(env, |env| {
-        let call = PathCall::new(env, caller, &path)?;
+    answer_on_path(env, caller, &path, async |call| {
         let by = &call.by.caller;
-        let lists = async {
-            let attr = by.resolve(&call.path).await?;
-            by.acl(&attr).await.map_err(|error| by.explain(error, &call.path))
-        };
-        Ok(call.library.wait(lists)?.text().into_bytes())
+        let attr = by.resolve(&call.path).await?;
+        let lists = by.acl(&attr).await.map_err(|error| by.explain(error, &call.path))?;
+        Ok(lists.text().into_bytes())
     })
 }
 

@@ -9,7 +9,7 @@ use ebb_types::{ErrorKind, HostName, Result, bail};
 use jni::EnvUnowned;
 use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray};
 
-use super::{PathCall, open_file, text, unsigned};
+use super::{PathCall, answer_on_path, open_file, signed_longs, text, unsigned};
 use crate::answer::Answer;
 use crate::call::{answer, run};
 use crate::library::library;
@@ -40,7 +40,7 @@ fn if_exists(number: i32) -> Result<IfExists> {
 async fn opened(call: &PathCall, file: File) -> Result<Vec<u8>> {
     let attr = *file.attr();
     let number = call.library.files.put(file);
-    Ok(call.status(Answer::default().long(number), &attr, None).await?.finish())
+    Ok(call.status(Answer::default().long(number), &attr).await?.finish())
 }
 
 #[unsafe(no_mangle)]
@@ -51,11 +51,9 @@ extern "system" fn Java_ebb_hadoop_Native_open<'local>(
     path: JByteArray<'local>,
     advised: i32,
 ) -> JByteArray<'local> {
-    answer(env, |env| {
-        let call = PathCall::new(env, caller, &path)?;
+    answer_on_path(env, caller, &path, async |call| {
         let advice = advice(advised)?;
-        let open = async { opened(&call, call.by.caller.open(&call.path, advice).await?).await };
-        Ok(call.library.wait(open)?)
+        opened(call, call.by.caller.open(&call.path, advice).await?).await
     })
 }
 
@@ -99,10 +97,8 @@ extern "system" fn Java_ebb_hadoop_Native_append<'local>(
     caller: i64,
     path: JByteArray<'local>,
 ) -> JByteArray<'local> {
-    answer(env, |env| {
-        let call = PathCall::new(env, caller, &path)?;
-        let open = async { opened(&call, call.by.caller.open_for_writing(&call.path).await?).await };
-        Ok(call.library.wait(open)?)
+    answer_on_path(env, caller, &path, async |call| {
+        opened(call, call.by.caller.open_for_writing(&call.path).await?).await
     })
 }
 
@@ -195,9 +191,7 @@ extern "system" fn Java_ebb_hadoop_Native_nextReads<'local>(
 ) -> JLongArray<'local> {
     run(env, |env| {
         let pairs = library()?.reads.next();
-        let array = JLongArray::new(env, pairs.len())?;
-        array.set_region(env, 0, &pairs)?;
-        Ok(array)
+        signed_longs(env, &pairs)
     })
 }
 

@@ -7,9 +7,9 @@ use ebb_types::ErrorKind;
 use jni::EnvUnowned;
 use jni::objects::{JByteArray, JClass};
 
-use super::{PathCall, unsigned, whole};
+use super::{PathCall, answer_on_path, on_path, unsigned, whole};
 use crate::answer::Answer;
-use crate::call::{answer, run};
+use crate::call::run;
 
 /// Directories above a new link are made with these permission bits, less the mask that Hadoop's programs have.
 const ABOVE_A_LINK: NewMode = NewMode { mode: 0o777, umask: 0o022 };
@@ -22,14 +22,10 @@ extern "system" fn Java_ebb_hadoop_Native_status<'local>(
     path: JByteArray<'local>,
     follow: bool,
 ) -> JByteArray<'local> {
-    answer(env, |env| {
-        let call = PathCall::new(env, caller, &path)?;
-        let status = async {
-            let by = &call.by.caller;
-            let attr = if follow { by.resolve(&call.path).await? } else { by.resolve_link(&call.path).await? };
-            call.status(Answer::default(), &attr, Some(&call.path)).await
-        };
-        Ok(call.library.wait(status)?.finish())
+    answer_on_path(env, caller, &path, async |call| {
+        let by = &call.by.caller;
+        let attr = if follow { by.resolve(&call.path).await? } else { by.resolve_link(&call.path).await? };
+        Ok(call.status(Answer::default(), &attr).await?.finish())
     })
 }
 
@@ -43,26 +39,20 @@ extern "system" fn Java_ebb_hadoop_Native_list<'local>(
     limit: i32,
     located: bool,
 ) -> JByteArray<'local> {
-    answer(env, |env| {
-        let call = PathCall::new(env, caller, &path)?;
+    answer_on_path(env, caller, &path, async |call| {
         let after = Some(unsigned(after, "place in a listing")?).filter(|after| *after != 0);
         let limit = u32::try_from(limit).unwrap_or(0);
         let detail = if located { Detail::Places } else { Detail::Attributes };
-        let list = async {
-            let page = call.by.caller.list(&call.path, after, limit, detail).await?;
-            let mut answer = Answer::default().size(page.next.unwrap_or(0)).int(page.entries.len());
-            for entry in &page.entries {
-                let below = (!entry.name.is_empty()).then(|| call.path.join(&entry.name));
-                answer = answer.bytes(&entry.name);
-                answer = call.status(answer, &entry.attr, Some(below.as_ref().unwrap_or(&call.path))).await?;
-                answer = match &entry.places {
-                    Some(places) => answer.places(places),
-                    None => answer.no_places(),
-                };
-            }
-            Ok::<_, ebb_types::Error>(answer)
-        };
-        Ok(call.library.wait(list)?.finish())
+        let page = call.by.caller.list(&call.path, after, limit, detail).await?;
+        let mut answer = Answer::default().size(page.next.unwrap_or(0)).int(page.entries.len());
+        for entry in &page.entries {
+            answer = call.status(answer.bytes(&entry.name), &entry.attr).await?;
+            answer = match &entry.places {
+                Some(places) => answer.places(places),
+                None => answer.no_places(),
+            };
+        }
+        Ok(answer.finish())
     })
 }
 
@@ -75,11 +65,10 @@ extern "system" fn Java_ebb_hadoop_Native_locations<'local>(
     offset: i64,
     length: i64,
 ) -> JByteArray<'local> {
-    answer(env, |env| {
-        let call = PathCall::new(env, caller, &path)?;
+    answer_on_path(env, caller, &path, async |call| {
         let (offset, length) = (unsigned(offset, "offset")?, unsigned(length, "length")?);
         let end = offset.saturating_add(length);
-        let mut places = call.library.wait(call.by.caller.places(&call.path))?;
+        let mut places = call.by.caller.places(&call.path).await?;
         places.retain(|place| place.offset < end && place.offset + place.length > offset);
         Ok(Answer::default().places(&places).finish())
     })
@@ -95,19 +84,15 @@ extern "system" fn Java_ebb_hadoop_Native_makeDirectory<'local>(
     umask: i32,
     parents: bool,
 ) -> bool {
-    run(env, |env| {
-        let call = PathCall::new(env, caller, &path)?;
+    on_path(env, caller, &path, async |call| {
         let new = NewMode { mode: mode.unsigned_abs(), umask: umask.unsigned_abs() };
-        let make = async {
-            if parents {
-                return call.by.caller.make_dirs(&call.path, new).await;
-            }
-            match call.by.caller.make_dir(&call.path, new).await {
-                Err(error) if error.kind() == ErrorKind::Exists => Ok(false),
-                made => made.map(|_| true),
-            }
-        };
-        Ok(call.library.wait(make)?)
+        if parents {
+            return call.by.caller.make_dirs(&call.path, new).await;
+        }
+        match call.by.caller.make_dir(&call.path, new).await {
+            Err(error) if error.kind() == ErrorKind::Exists => Ok(false),
+            made => made.map(|_| true),
+        }
     })
 }
 
@@ -136,10 +121,8 @@ extern "system" fn Java_ebb_hadoop_Native_remove<'local>(
     path: JByteArray<'local>,
     recursive: bool,
 ) -> bool {
-    run(env, |env| {
-        let call = PathCall::new(env, caller, &path)?;
-        let depth = if recursive { Depth::Tree } else { Depth::Name };
-        Ok(call.library.wait(call.by.caller.remove(&call.path, depth))?)
+    on_path(env, caller, &path, async |call| {
+        call.by.caller.remove(&call.path, if recursive { Depth::Tree } else { Depth::Name }).await
     })
 }
 
@@ -172,8 +155,5 @@ extern "system" fn Java_ebb_hadoop_Native_readLink<'local>(
     caller: i64,
     path: JByteArray<'local>,
 ) -> JByteArray<'local> {
-    answer(env, |env| {
-        let call = PathCall::new(env, caller, &path)?;
-        Ok(call.library.wait(call.by.caller.read_link(&call.path))?)
-    })
+    answer_on_path(env, caller, &path, async |call| call.by.caller.read_link(&call.path).await)
 }

@@ -1,6 +1,7 @@
 //! `ebb fs rm`.
 
-use ebb_api::path::EbbPath;
+use ebb_api::EbbPath;
+use ebb_api::caller::TreeRemoval;
 use ebb_types::{ErrorKind, FileKind, InodeId, Result, bail, counted};
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -127,20 +128,14 @@ impl Session {
         directory: InodeId,
         removed: &mut Removed,
     ) -> Result<()> {
-        let (client, credentials) = (&self.caller.client, &self.caller.credentials);
+        let sums = self.caller.client.summarize(&self.caller.credentials, directory).await;
+        let mut count = |kind| if kind == FileKind::Directory { removed.directory() } else { removed.file() };
         // Who may not list all of it may remove none of it in one step.
-        if let Ok(sums) = client.summarize(credentials, directory).await {
-            match client.remove_tree(credentials, parent, name).await {
-                Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::TooBig) => {}
-                done => {
-                    done?;
-                    removed.files += sums.files;
-                    removed.directories += sums.directories;
-                    return Ok(());
-                }
-            }
+        let Ok(sums) = sums else { return self.caller.remove_by_names(parent, name, directory, count).await };
+        if self.caller.remove_tree(parent, name, directory, &mut count).await? == TreeRemoval::InOneStep {
+            removed.files += sums.files;
+            removed.directories += sums.directories;
         }
-        let count = |kind| if kind == FileKind::Directory { removed.directory() } else { removed.file() };
-        self.caller.remove_by_names(parent, name, directory, count).await
+        Ok(())
     }
 }

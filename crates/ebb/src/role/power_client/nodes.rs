@@ -40,7 +40,7 @@ impl Nodes for OwnMachine {
             let node = NodeId::new(node);
             let own = running.iter().filter(|process| process.host == block.host);
             self.freeze.set(node, own.filter_map(|process| Process::find(process.pid).ok()));
-            let programs = attached.iter().filter(|program| program.host == block.host && program.is_running());
+            let programs = attached.iter().filter(|program| program.host == block.host);
             self.freeze.set_programs(node, programs.filter_map(|program| Process::find(program.pid).ok()));
             nodes.insert(node, block.address.clone());
         }
