@@ -53,6 +53,8 @@ metrics! {
     hedged_reads,
     /// Reads from the files of block servers on this host.
     short_circuit_reads,
+    /// Their bytes.
+    short_circuit_bytes,
     /// Bytes fetched before a program asked for them.
     ahead_bytes,
     /// Bytes fetched ahead that a program asked for later.

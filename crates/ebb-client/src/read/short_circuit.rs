@@ -87,6 +87,7 @@ impl ShortCircuit {
         let is_good = connection.is_valid(&replica) && wanted.is_believed(shared);
         if is_good && data.len() as u64 == len && matches(&data, &replica, wanted.offset) {
             shared.metrics.short_circuit_reads.add(1);
+            shared.metrics.short_circuit_bytes.add(len);
             return Some(data);
         }
         connection.shut(&shared.runtime, &replica);

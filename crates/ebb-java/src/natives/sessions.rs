@@ -8,7 +8,7 @@ use ebb_types::Credentials;
 use jni::EnvUnowned;
 use jni::objects::{JByteArray, JClass, JLongArray};
 
-use super::{text, unsigned, whole};
+use super::{longs, text, unsigned, whole};
 use crate::answer::Answer;
 use crate::call::{answer, run};
 use crate::library::{SessionCaller, library};
@@ -101,14 +101,6 @@ extern "system" fn Java_ebb_hadoop_Native_traffic<'local>(
     run(env, |env| {
         let used = library()?.uses.get(session)?;
         let (traffic, metrics) = (used.session.client().counters().read(), used.session.client().metrics());
-        let numbers = [
-            traffic.network_bytes(),
-            traffic.local_sent_bytes + traffic.local_received_bytes,
-            metrics.short_circuit_reads,
-        ];
-        let numbers = numbers.map(|number| i64::try_from(number).unwrap_or(i64::MAX));
-        let array = JLongArray::new(env, numbers.len())?;
-        array.set_region(env, 0, &numbers)?;
-        Ok(array)
+        longs(env, &[traffic.network_sent_bytes, traffic.network_received_bytes, metrics.short_circuit_bytes])
     })
 }

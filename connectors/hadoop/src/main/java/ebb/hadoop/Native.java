@@ -63,7 +63,7 @@ final class Native {
   /** Hosts and racks, as {@link Answer#hosts}. */
   static native byte[] hosts(long session) throws IOException;
 
-  /** Bytes that this session sent and received over the network, then those that it read from files of its own host. */
+  /** Bytes that this session sent to other hosts, received from them, and read from files of its own host. */
   static native long[] traffic(long session) throws IOException;
 
   // --- Names --------------------------------------------------------------------------------------------------------
