@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`settings`], [`secret`] | where a cluster is; sessions inside other programs |
 //! | [`caller`] | a session and the user on whose behalf it is used: names, attributes, listings |
-//! | [`file`] | open files |
+//! | [`mod@file`] | open files |
 //! | [`places`] | where a file's bytes lie, and whether they can be read there now |
 //! | [`path`] | paths: bytes from the root |
 //! | [`acl`] | access control lists |
