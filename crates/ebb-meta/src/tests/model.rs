@@ -22,7 +22,7 @@ struct Node {
     entries: BTreeMap<&'static str, usize>,
 }
 
-/// Nodes are never taken out of the list; one without a name is an orphan.
+/// One without a name is an orphan; a directory without a name and with entries is felled.
 struct Model {
     nodes: Vec<Node>,
     user: Credentials,
@@ -144,6 +144,41 @@ impl Model {
         self.touch(parent, true);
         self.touch(node, false);
         Ok(node)
+    }
+
+    /// With everything below it. Says who may not in one way, whichever of the names is in the way.
+    fn fell(&mut self, parent: usize, name: &'static str) -> Outcome {
+        let victim = self.find(parent, name)?.ok_or(E::NotFound)?;
+        if self.nodes[victim].entries.is_empty() {
+            return self.remove(parent, name, true);
+        }
+        self.may_remove(parent, victim)?;
+        for directory in self.directories_below(victim) {
+            let entries = &self.nodes[directory].entries;
+            let refused = !self.may(directory, 7) || entries.values().any(|entry| self.may_remove(directory, *entry).is_err());
+            if !entries.is_empty() && refused {
+                return Err(E::AccessDenied);
+            }
+        }
+        self.nodes[parent].entries.remove(name);
+        self.touch(parent, true);
+        self.touch(victim, false);
+        Ok(victim)
+    }
+
+    /// A directory and those below it.
+    fn directories_below(&self, top: usize) -> Vec<usize> {
+        let mut found = vec![top];
+        for at in 0.. {
+            let Some(node) = found.get(at) else { break };
+            let entries = self.nodes[*node].entries.values().copied();
+            found.extend(entries.filter(|entry| self.nodes[*entry].kind == 2).collect::<Vec<_>>());
+        }
+        found
+    }
+
+    fn is_felled(&self, node: usize) -> bool {
+        self.is_removed(node) && !self.nodes[node].entries.is_empty()
     }
 
     fn remove(&mut self, parent: usize, name: &'static str, directory: bool) -> Outcome {
@@ -271,10 +306,12 @@ enum Action {
     Link,
     Unlink,
     RemoveDir,
+    Fell,
     Rename(How),
     Chmod(u32),
     Chown(u32, u32),
     Reap,
+    Expire,
 }
 
 /// Nodes are picked by number among those that there are.
@@ -295,10 +332,12 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Action::Link),
         2 => Just(Action::Unlink),
         2 => Just(Action::RemoveDir),
+        2 => Just(Action::Fell),
         4 => prop_oneof![2 => Just(How::Plain), 1 => Just(How::NoReplace), 2 => Just(How::Exchange)].prop_map(Action::Rename),
         2 => mode().prop_map(Action::Chmod),
         1 => (prop_oneof![Just(0u32), Just(1000), Just(2000)], prop_oneof![Just(0u32), Just(100), Just(300)]).prop_map(|(uid, gid)| Action::Chown(uid, gid)),
         1 => Just(Action::Reap),
+        1 => Just(Action::Expire),
     ];
     let user = prop_oneof![2 => Just(0usize), 1 => Just(1), 1 => Just(2), 1 => Just(3)];
     (user, action, place(), place()).prop_map(|(user, action, one, other)| Step { user, action, one, other })
@@ -352,6 +391,12 @@ impl Both {
             Action::Link => (inode_of(self.world.link(inode, parent, name)), self.model.link(other, one, name)),
             Action::Unlink => (inode_of(self.world.unlink(parent, name)), self.model.remove(one, name, false)),
             Action::RemoveDir => (inode_of(self.world.rmdir(parent, name)), self.model.remove(one, name, true)),
+            Action::Fell => {
+                let answer = inode_of(self.world.fell(parent, name));
+                // The sentence names the first of the names that are in the way.
+                let refused = |kind| if kind == E::NotPermitted { E::AccessDenied } else { kind };
+                (answer.map_err(refused), self.model.fell(one, name).map_err(refused))
+            }
             Action::Rename(how) => {
                 let mut op = rename_op((parent, name), (inode, to.1));
                 (op.no_replace, op.exchange) = (how == How::NoReplace, how == How::Exchange);
@@ -364,14 +409,48 @@ impl Both {
             }
             // Reaping takes nothing that the model can see, but for what no step can name any more.
             Action::Reap => {
-                let gone: Vec<usize> = (0..self.inodes.len()).filter(|node| self.model.is_removed(*node)).collect();
-                let reaped: Vec<u64> = gone.iter().map(|node| self.inodes[*node]).collect();
-                self.world.reap(&reaped);
-                self.forget(&gone);
+                self.reap();
+                return;
+            }
+            Action::Expire => {
+                self.expire();
                 return;
             }
         };
         assert_eq!(answer, expected.map(|node| self.inodes[node]), "{step:?}");
+        assert_eq!(self.world.machine.check(), Vec::<String>::new(), "{step:?}");
+        self.compare();
+    }
+
+    /// Frees orphans. A felled directory is none yet.
+    fn reap(&mut self) {
+        let model = &self.model;
+        let gone = (0..self.inodes.len()).filter(|node| model.is_removed(*node) && !model.is_felled(*node));
+        let gone: Vec<usize> = gone.collect();
+        let reaped: Vec<u64> = gone.iter().map(|node| self.inodes[*node]).collect();
+        self.world.reap(&reaped);
+        self.forget(&gone);
+    }
+
+    /// Removes, as the leader does, all that is below felled directories.
+    fn expire(&mut self) {
+        self.world.user = Credentials::root();
+        let began = self.world.now;
+        self.world.expire(3);
+        let tops = (0..self.inodes.len()).filter(|node| self.model.is_felled(*node));
+        let emptied: Vec<usize> = tops.flat_map(|top| self.model.directories_below(top)).collect();
+        let mut unnamed: Vec<usize> = Vec::new();
+        for directory in emptied {
+            unnamed.extend(std::mem::take(&mut self.model.nodes[directory].entries).into_values());
+        }
+        // A file that has another name outside: each name went with a command, and a time, of its own.
+        unnamed.retain(|node| self.model.names_of(*node) > 0);
+        for node in unnamed {
+            let ctime = self.world.attr(self.inodes[node]).ctime_ns;
+            assert!((began..=self.world.now).contains(&ctime), "{ctime} of a file with one name less");
+            self.model.nodes[node].ctime = ctime;
+        }
+        self.reap();
         self.compare();
     }
 
