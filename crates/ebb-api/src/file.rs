@@ -109,6 +109,11 @@ impl File {
         explain(error, &self.path, |inode| self.client.kept_path(inode))
     }
 
+    /// How far reads through it go: little is read beyond `end`.
+    pub fn expect_end(&self, end: u64) -> Result<()> {
+        self.client.expect_end(self.handle, end)
+    }
+
     /// How reads through it go on.
     pub fn advise(&self, advice: Advice) -> Result<()> {
         self.client.advise(self.handle, advice)

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ebb_types::{Attr, Credentials, Epoch, ErrorKind, HostName, InodeId, Result, err};
 use ebb_wire::pb;
@@ -35,6 +36,8 @@ pub(crate) struct OpenFile {
     pub ahead: Mutex<ReadAhead>,
     /// How it is going to be read.
     advice: Mutex<Advice>,
+    /// Offset behind which it is hardly read.
+    reads_end: AtomicU64,
     /// It works under this epoch only, for a proxy.
     pub pinned: Option<Epoch>,
     /// Number of sticky errors that it has reported.
@@ -50,6 +53,7 @@ impl OpenFile {
             privileged,
             ahead: Mutex::default(),
             advice: Mutex::default(),
+            reads_end: AtomicU64::new(u64::MAX),
             pinned,
             seen_errors: Mutex::new(seen_errors),
         }
@@ -58,6 +62,16 @@ impl OpenFile {
     /// How its program says that it reads.
     pub fn advice(&self) -> Advice {
         *self.advice.lock()
+    }
+
+    /// Offset behind which its program reads hardly anything.
+    pub fn reads_end(&self) -> u64 {
+        self.reads_end.load(Ordering::Relaxed)
+    }
+
+    /// Its program says how far it is going to read.
+    pub fn expect_end(&self, end: u64) {
+        self.reads_end.store(end, Ordering::Relaxed);
     }
 
     /// Its program says how it is going to read.

@@ -185,7 +185,11 @@ impl Shared {
             Advice::Sequential => ahead.on_read_in_order(geometry, offset, end, limit),
             Advice::Random => Reach { whole_blocks: false, ahead_to: end },
         };
-        Reach { whole_blocks: reach.whole_blocks || self.options.unit == Unit::Blocks, ..reach }
+        let reads_end = file.reads_end();
+        Reach {
+            whole_blocks: (reach.whole_blocks && end <= reads_end) || self.options.unit == Unit::Blocks,
+            ahead_to: reach.ahead_to.min(reads_end.max(end)),
+        }
     }
 
     fn read_ahead(self: &Arc<Self>, file: &OpenFile, offset: u64, len: u64) {

@@ -128,6 +128,13 @@ impl Client {
         Ok(())
     }
 
+    /// How far the program is going to read through this handle: up to an offset, and little beyond, as a task does with its
+    /// split of a file. Nothing is fetched ahead beyond it, and what is read there not in whole blocks (metablocks paper, G9).
+    pub fn expect_end(&self, handle: Handle, end: u64) -> Result<()> {
+        self.shared.handles.get(handle)?.expect_end(end);
+        Ok(())
+    }
+
     /// Writes all of `data`.
     pub async fn write(&self, handle: Handle, offset: u64, data: Bytes) -> Result<()> {
         self.write_to(handle, WriteAt::Offset(offset), data, Privileges::OfOpener).await.map(drop)

@@ -3,7 +3,9 @@
 //! A stream is fetched by whole blocks, with a window ahead of it. The window begins with a block, and doubles with every
 //! read that begins where the last one ended, up to the handle's *limit*: a percentage of the full window, or the room
 //! that `spare` finds (metablocks paper, G5). It is counted in bytes, so that blocks of any size hide the same wait, and it
-//! goes over the edges of metablocks. Bytes ahead are wasted where a stream ends, so traffic grows with the limit.
+//! goes over the edges of metablocks. Bytes ahead are wasted where a stream ends, so traffic grows with the limit. A
+//! window of more than a block is no longer than what was read, so that no more is wasted than that: programs look at the
+//! beginning of a file, or sample one.
 //! Reads that jump about fetch nothing ahead, whatever the limit, and only what they ask for, however small their file is.
 
 use ebb_types::{Geometry, Prefetch};
@@ -61,9 +63,10 @@ impl ReadAhead {
         let is_at_start = offset < self.start && end + gap >= self.start;
         if run > 0 && (is_at_end || is_at_start) {
             (self.start, self.end) = (self.start.min(offset), self.end.max(end));
-            if end > was_end && self.end - self.start >= STREAM_MIN {
+            let run = self.end - self.start;
+            if end > was_end && run >= STREAM_MIN {
                 let least = geometry.block_size;
-                self.window = (self.window * 2).clamp(least, WINDOW_MAX.max(least));
+                self.window = (self.window * 2).min(WINDOW_MAX).min(run).max(least);
             }
         } else {
             *self = Self { start: offset, end: end.max(offset), window: 0 };
@@ -94,19 +97,21 @@ mod tests {
     const GEOMETRY: Geometry = Geometry { block_size: 1 << 20, metablock_size: 64 << 20 };
     const READ: u64 = 128 << 10;
 
-    /// Blocks ahead of each of ten reads, one behind the other.
-    fn windows(limit: u64) -> Vec<u64> {
+    /// Blocks ahead of each of ten reads of this size, one behind the other.
+    fn windows(read: u64, limit: u64) -> Vec<u64> {
         let mut ahead = ReadAhead::default();
-        let ends = (1..=10).map(|step| (200 << 20) + step * READ);
-        ends.map(|end| (ahead.on_read(GEOMETRY, end - READ, end, limit).ahead_to - end) >> 20).collect()
+        let ends = (1..=10).map(|step| (200 << 20) + step * read);
+        ends.map(|end| (ahead.on_read(GEOMETRY, end - read, end, limit).ahead_to - end) >> 20).collect()
     }
 
     #[test]
-    fn a_stream_has_a_window_that_doubles_up_to_its_limit() {
-        assert_eq!(windows(WINDOW_MAX), [0, 1, 2, 4, 8, 8, 8, 8, 8, 8]);
-        assert_eq!(windows(3 << 20), [0, 1, 2, 3, 3, 3, 3, 3, 3, 3]);
-        assert_eq!(windows(1), [0, 1, 1, 1, 1, 1, 1, 1, 1, 1], "a block, if it is not nothing");
-        assert_eq!(windows(0), [0; 10]);
+    fn a_stream_has_a_window_that_doubles_up_to_its_limit_and_is_no_longer_than_the_stream() {
+        assert_eq!(windows(8 << 20, WINDOW_MAX), [0, 1, 2, 4, 8, 8, 8, 8, 8, 8]);
+        assert_eq!(windows(1 << 20, WINDOW_MAX), [0, 1, 2, 4, 5, 6, 7, 8, 8, 8]);
+        assert_eq!(windows(READ, WINDOW_MAX), [0, 1, 1, 1, 1, 1, 1, 1, 2, 2]);
+        assert_eq!(windows(1 << 20, 3 << 20), [0, 1, 2, 3, 3, 3, 3, 3, 3, 3]);
+        assert_eq!(windows(READ, 1), [0, 1, 1, 1, 1, 1, 1, 1, 1, 1], "a block, if it is not nothing");
+        assert_eq!(windows(READ, 0), [0; 10]);
     }
 
     /// Bytes ahead of a stream in the end, by the size of its blocks.

@@ -50,10 +50,13 @@ extern "system" fn Java_ebb_hadoop_Native_open<'local>(
     caller: i64,
     path: JByteArray<'local>,
     advised: i32,
+    end: i64,
 ) -> JByteArray<'local> {
     answer_on_path(env, caller, &path, async |call| {
         let advice = advice(advised)?;
-        opened(call, call.by.caller.open(&call.path, advice).await?).await
+        let file = call.by.caller.open(&call.path, advice).await?;
+        file.expect_end(unsigned(end, "end of reads")?)?;
+        opened(call, file).await
     })
 }
 

@@ -42,18 +42,18 @@ public class EbbFileSystem extends TreeFileSystem implements LeaseRecoverable, S
 
   @Override
   public FSDataInputStream open(Path path, int bufferSize) throws IOException {
-    return streams.open(absolute(path), Native.ADVICE_NORMAL, status -> {});
+    return streams.open(absolute(path), ReadPlan.UNKNOWN, status -> {});
   }
 
   @Override
   public FSDataInputStream open(PathHandle handle, int bufferSize) throws IOException {
-    return open(handle, Native.ADVICE_NORMAL, bufferSize);
+    return open(handle, ReadPlan.UNKNOWN);
   }
 
-  private FSDataInputStream open(PathHandle handle, int advice, int bufferSize) throws IOException {
+  private FSDataInputStream open(PathHandle handle, ReadPlan plan) throws IOException {
     EbbPathHandle ours = EbbPathHandle.of(handle);
     try {
-      return streams.open(absolute(ours.path()), advice, ours::check);
+      return streams.open(absolute(ours.path()), plan, ours::check);
     } catch (FileNotFoundException e) {
       throw new InvalidPathHandleException(ours.path() + " is not there any more", e);
     }
@@ -62,16 +62,16 @@ public class EbbFileSystem extends TreeFileSystem implements LeaseRecoverable, S
   @Override
   protected CompletableFuture<FSDataInputStream> openFileWithOptions(Path path, OpenFileParameters parameters)
       throws IOException {
-    int advice = ReadPolicies.advice(parameters, "for " + path);
+    ReadPlan plan = ReadPlan.of(parameters, "for " + path);
     return LambdaUtils.eval(
-        new CompletableFuture<>(), () -> streams.open(absolute(path), advice, status -> {}));
+        new CompletableFuture<>(), () -> streams.open(absolute(path), plan, status -> {}));
   }
 
   @Override
   protected CompletableFuture<FSDataInputStream> openFileWithOptions(PathHandle handle, OpenFileParameters parameters)
       throws IOException {
-    int advice = ReadPolicies.advice(parameters, "");
-    return LambdaUtils.eval(new CompletableFuture<>(), () -> open(handle, advice, parameters.getBufferSize()));
+    ReadPlan plan = ReadPlan.of(parameters, "");
+    return LambdaUtils.eval(new CompletableFuture<>(), () -> open(handle, plan));
   }
 
   /** Handles hold a path. One that follows a file to another path is not to be had. */

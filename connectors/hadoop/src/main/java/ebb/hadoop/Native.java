@@ -33,6 +33,9 @@ final class Native {
 
   private Native() {}
 
+  /** Version of the library, as Maven writes it. */
+  static native byte[] version();
+
   // --- Sessions and users -------------------------------------------------------------------------------------------
 
   /**
@@ -161,8 +164,9 @@ final class Native {
    * Opens a file for reading. Its answer is its number and its status, as {@link Answer#opened}.
    *
    * @param advice one of the ADVICE constants
+   * @param end offset behind which little is going to be read: nothing is fetched ahead there
    */
-  static native byte[] open(long caller, byte[] path, int advice) throws IOException;
+  static native byte[] open(long caller, byte[] path, int advice, long end) throws IOException;
 
   /**
    * Opens a file for writing; answers as {@link #open}.

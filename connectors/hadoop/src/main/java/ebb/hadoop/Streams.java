@@ -22,11 +22,11 @@ final class Streams {
     void check(Answer.Status status) throws IOException;
   }
 
-  FSDataInputStream open(Path path, int advice, Check check) throws IOException {
+  FSDataInputStream open(Path path, ReadPlan plan, Check check) throws IOException {
     long caller = context.callerForRead(StoreStatisticNames.OP_OPEN);
     Answer.Opened opened;
     try {
-      opened = Answer.opened(Native.open(caller, Texts.bytes(path), advice));
+      opened = Answer.opened(Native.open(caller, Texts.bytes(path), plan.advice, plan.end));
     } catch (ParentNotDirectoryException e) {
       throw Failures.notFound(e);
     } catch (EbbException e) {
