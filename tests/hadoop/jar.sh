@@ -5,6 +5,9 @@
 . "$(dirname "$0")/common.sh"
 
 bash "$here/install.sh" programs
-library=$(library_folder)
+# Each JVM writes itself a copy of the library: with what a debugger needs it would be four times as large.
+library=$(mktemp -d)
+trap 'rm -rf "$library"' EXIT
+strip --strip-debug -o "$library/libebb_java.so" "$(library_folder)/libebb_java.so"
 mvn -q -B -f "$repository/connectors/hadoop/pom.xml" package -DskipTests "-Debb.native.dir=$library"
 ls -l "$repository"/connectors/hadoop/target/ebb-hadoop-*.jar | awk '{ print $NF, $5, "bytes" }'

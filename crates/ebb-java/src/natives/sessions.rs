@@ -15,6 +15,14 @@ use crate::library::{SessionCaller, library};
 use crate::sessions::Key;
 
 #[unsafe(no_mangle)]
+extern "system" fn Java_ebb_hadoop_Native_version<'local>(
+    env: EnvUnowned<'local>,
+    _: JClass<'local>,
+) -> JByteArray<'local> {
+    answer(env, |_| Ok(env!("CARGO_PKG_VERSION").into()))
+}
+
+#[unsafe(no_mangle)]
 extern "system" fn Java_ebb_hadoop_Native_connect<'local>(
     env: EnvUnowned<'local>,
     _: JClass<'local>,

@@ -3,6 +3,8 @@ package ebb.hadoop;
 import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -12,6 +14,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.function.Supplier;
 
 /**
  * Loads {@code libebb_java.so}: from the property {@code ebb.library}, from {@code java.library.path}, from where a
@@ -55,6 +58,37 @@ final class Library {
         : attempt.loadFile(Paths.get(named).toAbsolutePath());
     if (!loaded) {
       throw new UnsatisfiedLinkError(attempt.explain());
+    }
+    String trouble = versionTrouble(ownVersion(), Library::libraryVersion);
+    if (!trouble.isEmpty()) {
+      loaded = false;
+      throw new UnsatisfiedLinkError(trouble);
+    }
+  }
+
+  /** Why a library of this version is not used: its methods may take other arguments. Empty: it is used. */
+  static String versionTrouble(String jar, Supplier<String> library) {
+    String found;
+    try {
+      found = library.get();
+    } catch (UnsatisfiedLinkError e) {
+      found = "unknown, an older one";
+    }
+    return found.equals(jar)
+        ? ""
+        : "the jar has version " + jar + ", and the " + FILE + " that was found has version " + found + ": set the property "
+            + PROPERTY + " to the file of the jar's version";
+  }
+
+  private static String libraryVersion() {
+    return new String(Native.version(), StandardCharsets.UTF_8);
+  }
+
+  private static String ownVersion() {
+    try (InputStream in = Library.class.getResourceAsStream("version")) {
+      return new String(in.readAllBytes(), StandardCharsets.UTF_8).trim();
+    } catch (IOException e) {
+      throw new UncheckedIOException("the jar does not tell its version", e);
     }
   }
 

@@ -10,6 +10,7 @@ import java.util.Collections;
 import java.util.EnumSet;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.BlockLocation;
 import org.apache.hadoop.fs.BulkDelete;
@@ -36,6 +37,8 @@ import org.slf4j.LoggerFactory;
 /** The calls on names, on attributes and on datasets. */
 abstract class TreeFileSystem extends SessionFileSystem {
   private static final Logger LOG = LoggerFactory.getLogger(TreeFileSystem.class);
+  /** Whether somebody has asked for another number of copies: who does asks for each of its files. */
+  private static final AtomicBoolean COPIES_ASKED_FOR = new AtomicBoolean();
 
   private Listings listings;
   private Renames renames;
@@ -204,8 +207,12 @@ abstract class TreeFileSystem extends SessionFileSystem {
       return false;
     }
     if (status.getReplication() != copies) {
-      LOG.warn("{} keeps {} copies and not {}: `ebb dataset set --replicas` sets those of its dataset",
-          path, status.getReplication(), copies);
+      String told = "{} keeps {} copies and not {}: `ebb dataset set --replicas` sets those of its dataset";
+      if (COPIES_ASKED_FOR.getAndSet(true)) {
+        LOG.debug(told, path, status.getReplication(), copies);
+      } else {
+        LOG.warn(told, path, status.getReplication(), copies);
+      }
     }
     return status.getReplication() == copies;
   }

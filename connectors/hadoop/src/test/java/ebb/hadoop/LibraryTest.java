@@ -59,6 +59,20 @@ class LibraryTest {
   }
 
   @Test
+  void aLibraryOfAnotherVersionIsRefusedAndBothVersionsAreTold() {
+    assertThat(Library.versionTrouble("1.2.0", () -> "1.2.0")).isEmpty();
+    assertThat(Library.versionTrouble("1.2.0", () -> "1.1.9")).contains("1.2.0", "1.1.9", Library.PROPERTY);
+    // As the JVM says it of a method that the library does not have.
+    assertThat(
+            Library.versionTrouble(
+                "1.2.0",
+                () -> {
+                  throw new UnsatisfiedLinkError("'byte[] ebb.hadoop.Native.version()'");
+                }))
+        .contains("an older one");
+  }
+
+  @Test
   void aFileOfAnotherClassLoaderIsLoadedFromItsOwnCopyWhichIsDeleted() throws IOException {
     Library.Linker linker =
         file -> {
