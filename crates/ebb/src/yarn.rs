@@ -1,5 +1,6 @@
 //! `ebb yarn`: a Hadoop cluster's scheduler hears of the power plan.
 
+mod leaving;
 mod resource_manager;
 mod share;
 
@@ -16,6 +17,7 @@ use ebb_runtime::Runtime;
 use ebb_types::{HostName, Result};
 use serde_json::json;
 
+use leaving::Leaving;
 use resource_manager::{ResourceManager, YarnNode};
 use share::{Bounds, Share};
 
@@ -47,6 +49,10 @@ pub struct FollowArgs {
     /// A node offers no room from so long before it goes. Give it as long as most tasks take.
     #[arg(long, default_value = "60s", value_name = "TIME")]
     lead: Span,
+    /// Shell command that is run when a node begins to offer no room, with its host in EBB_HOST and the seconds until it goes
+    /// in EBB_LEFT_SECONDS. For programs that have data to move first: Spark's executors do at a SIGPWR.
+    #[arg(long, value_name = "COMMAND")]
+    leaving: Option<String>,
 }
 
 /// Carries a command out.
@@ -59,6 +65,7 @@ pub async fn run(context: &Context, command: YarnCommand) -> Result<()> {
         manager: ResourceManager::new(&args.rm, args.user.as_deref()),
         bounds: Bounds { absent: args.absent.0, lead: args.lead.0 },
         shares: BTreeMap::new(),
+        leaving: Leaving::new(args.leaving),
         complaint: None,
     };
     let done = follower.follow(&client, &mut signals).await;
@@ -71,6 +78,7 @@ struct Follower<'a> {
     manager: ResourceManager,
     bounds: Bounds,
     shares: BTreeMap<String, Share>,
+    leaving: Leaving,
     /// The last complaint, which is not repeated.
     complaint: Option<String>,
 }
@@ -96,6 +104,9 @@ impl Follower<'_> {
     }
 
     async fn adjust_rooms(&mut self, client: &Client) {
+        for wrong in self.leaving.settle() {
+            self.context.output.warn(&wrong);
+        }
         let nodes = match self.manager.nodes().await {
             Ok(nodes) => nodes,
             Err(error) => return self.complain(&error.to_string()),
@@ -111,6 +122,13 @@ impl Follower<'_> {
                 Ok(()) => {
                     self.shares.insert(node.id.clone(), decided.share);
                     self.tell(node, &decided);
+                    // One that is gone already has nothing that could hear of it.
+                    if decided.share == Share::Nothing
+                        && !decided.left.is_zero()
+                        && let Err(error) = self.leaving.begin(&node.host, decided.left)
+                    {
+                        self.complain(&error.to_string());
+                    }
                 }
                 // A node that has just woken may not answer yet: it is tried again.
                 Err(error) => self.complain(&format!("{}: {error}", node.host)),
