@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Jobs on a running YARN of which a part is killed with SIGKILL: a task, the job's master, and the master in the middle
-# of the commit. A job that ends well has to have written all, and one that does not must not look as if it had.
+# of the commit; on Ebb also a whole host, and the master of the file system. A job that ends well has to have written
+# all, and one that does not must not look as if it had.
 #
-# Usage: tests/hadoop/faults.sh RUN DIRECTORY
-# RUN is the directory of yarn_start, DIRECTORY a URI that does not exist yet.
+# Usage: tests/hadoop/faults.sh RUN DIRECTORY [CLUSTER]
+# RUN is the directory of yarn_start, DIRECTORY a URI that does not exist yet, CLUSTER the directory of Ebb's cluster.
 . "$(dirname "$0")/common.sh"
 . "$here/counters.sh"
+. "$here/yarn.sh"
 
-run=$1 directory=$2
+run=$1 directory=$2 cluster=${3:-}
 rows=400000
 # Of the rows that TeraGen writes, in their order: they depend on nothing but their number.
 hash=9ffce463e83166c18a9aafc4e413341070dea49d
@@ -33,8 +35,13 @@ submitted() {
 
 # kill_when NAME GLOB TEXT...: see KillWhen; of the job's own processes.
 kill_when() {
+    kill_any_when "$1" "$2" "$run/yarn/" "$application" "${@:3}"
+}
+
+# kill_any_when NAME GLOB TEXT...: of all processes.
+kill_any_when() {
     local code=0
-    hadoop "$run" KillWhen "$2" 120 "$run/yarn/" "$application" "${@:3}" >"$run/logs/kill-$1" 2>&1 || code=$?
+    hadoop "$run" KillWhen "$2" 120 "${@:3}" >"$run/logs/kill-$1" 2>&1 || code=$?
     expect "$(tail -n 1 "$run/logs/kill-$1" | sed "s|$directory/||")" "$code" "$run/logs/kill-$1"
 }
 
@@ -99,8 +106,53 @@ commit_killed() {
     expect_whole commit-killed 24
 }
 
+# What runs on a host dies with it: block server, NodeManager, containers. YARN gives them up after a while
+# (nodemanager_expiry), and tasks run again elsewhere.
+host_killed() {
+    local pid
+    pid=$("$ebb" --dir "$cluster" node list --json | jq '.[] | select(.host == "h2") | .pid')
+    generate host-killed -Dmapreduce.job.maps=4
+    kill_any_when host "$directory/host-killed/_temporary/1/_temporary/attempt_*_m_*_0/part-*" "$run/yarn/h2/"
+    kill -9 "$pid"
+    ended
+    expect "a job ends well although a host was lost" "$code" "$job_log"
+    "$ebb" --dir "$cluster" node start h2 >/dev/null
+    start_node_manager "$run" h2
+    expect_whole host-killed 4
+}
+
+file_master_killed() {
+    generate file-master-killed -Dmapreduce.job.maps=4
+    kill_any_when file-master "$directory/file-master-killed/_temporary/1/_temporary/attempt_*_m_000002_0/part-*" \
+        "$cluster" master
+    # For a while nothing answers.
+    sleep 3
+    "$ebb" cluster up --dir "$cluster" >/dev/null
+    ended
+    expect "a job ends well although the file system's master was killed and started again" "$code" "$job_log"
+    expect_same "no attempt failed" 0 "$(($(counter "Failed map tasks") + $(counter "Failed reduce tasks")))"
+    expect_whole file-master-killed 4
+}
+
+quota_full() {
+    local system=${directory%/*/*} text
+    "$ebb" --dir "$cluster" dataset create --replicas 2 --quota 20MiB /full >/dev/null
+    code=0
+    run_job "$run" quota-full $examples teragen -Dmapreduce.job.maps=2 -Dmapreduce.map.maxattempts=1 \
+        -Dipc.client.connect.max.retries=1 "$rows" "$system/full/out" || code=$?
+    expect_same "a job that meets a full quota fails" 1 "$((code != 0))"
+    text=$(grep -hoE 'QuotaException: .*' "$job_log" | head -n 1)
+    expect_same "and says which" yes "$(grep -q /full <<<"$text" && echo yes || echo "no: $text")"
+    expect_same "and leaves no _SUCCESS" "" "$(hadoop_fs "$run" -ls "$system/full/out" 2>/dev/null | grep _SUCCESS || true)"
+}
+
 hadoop_fs "$run" -mkdir -p "$directory"
 task_killed
 master_killed
 commit_killed
+if [ -n "$cluster" ]; then
+    host_killed
+    file_master_killed
+    quota_full
+fi
 finish faults

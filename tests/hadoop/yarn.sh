@@ -1,6 +1,8 @@
 # YARN on the hosts of a run: a ResourceManager, and a NodeManager under the name of each host. Sourced.
 
 yarn=org.apache.hadoop.yarn.server
+# Milliseconds after which a silent NodeManager is given up: Hadoop's own number.
+nodemanager_expiry=600000
 
 # core_site FILE_SYSTEM RUN BLOCK_BYTES CLUSTER_DIRECTORY: the properties by which Hadoop finds the file system: ebb,
 # hdfs or file. They are in the array `core` then.
@@ -31,7 +33,8 @@ yarn_conf() {
         yarn.nodemanager.resource.memory-mb 3500 yarn.nodemanager.resource.cpu-vcores 5 \
         yarn.nodemanager.aux-services mapreduce_shuffle yarn.nodemanager.env-whitelist JAVA_HOME,PATH,LANG \
         yarn.nodemanager.vmem-check-enabled false yarn.nodemanager.disk-health-checker.enable false \
-        yarn.nodemanager.recovery.enabled false yarn.application.classpath "$(class_path "$run" | tr : ,)"
+        yarn.nodemanager.recovery.enabled false yarn.nm.liveness-monitor.expiry-interval-ms "$nodemanager_expiry" \
+        yarn.application.classpath "$(class_path "$run" | tr : ,)"
     # A map waits for a place beside its data until every host has had its turn. Turns are heartbeats, as they were
     # before Hadoop 3.5: the scheduler's own threads would go round all hosts in milliseconds, and no map would wait. A
     # turn gives one container: a job asks for all hosts of each copy, and the scheduler learns which it no longer
@@ -80,7 +83,7 @@ yarn_start() {
 
 # yarn_runs COUNT
 yarn_runs() {
-    curl -sf "http://$master:8088/ws/v1/cluster/nodes?states=RUNNING" |
+    on_host master curl -sf "http://$master:8088/ws/v1/cluster/nodes?states=RUNNING" |
         jq -e --argjson count "$1" '.nodes.node | length == $count'
 }
 
