@@ -6,6 +6,8 @@
 #
 # EBB_HADOOP_CACHE    downloads and what is built of them (~/.cache/ebb-hadoop)
 # EBB_HADOOP_NETWORK  the first three numbers of the addresses (127.0.1): another one for a second run beside the first
+# EBB_HADOOP_LINKS    set by links.sh: hosts have networks of their own, and links between them
+# EBB_HADOOP_RACKS    racks (2)
 # EBB_HADOOP_JAR      the connector's jar (connectors/hadoop/target/ebb-hadoop-*.jar)
 # EBB                 the program (target/debug/ebb)
 
@@ -34,7 +36,21 @@ address() {
 
 # rack HOST: in turn, as `ebb cluster up` gives racks to its hosts.
 rack() {
-    echo "/r$(((${1#h} - 1) % 2 + 1))"
+    echo "/r$(((${1#h} - 1) % ${EBB_HADOOP_RACKS:-2} + 1))"
+}
+
+# network_of HOST: puts before a command, by the array `there`, what makes it run in the network of a host.
+network_of() {
+    there=()
+    [ -z "${EBB_HADOOP_LINKS:-}" ] || there=(nsenter --net="/run/netns/$EBB_HADOOP_LINKS-$1")
+}
+
+# on_host HOST COMMAND...
+on_host() {
+    local host=$1 there
+    shift
+    network_of "$host"
+    "${there[@]}" "$@"
 }
 
 # write_hosts RUN HOST...: with a hosts file of its own, Java knows no other names: not even this machine's.
@@ -99,11 +115,11 @@ in_java() {
     java_command=(java "-Xmx$heap" "${jvm[@]}" "-Djdk.net.hosts.file=$run/hosts" -cp "$(class_path "$run")" "$@")
 }
 
-# hadoop RUN CLASS ARGUMENT...: runs one of Hadoop's programs to its end.
+# hadoop RUN CLASS ARGUMENT...: runs one of Hadoop's programs to its end, where the ResourceManager is.
 hadoop() {
     local java_command
     in_java "$1" 256m "${@:2}"
-    "${java_command[@]}"
+    on_host master "${java_command[@]}"
 }
 
 # hadoop_fs RUN ARGUMENT...: `hadoop fs`.
@@ -124,10 +140,11 @@ start_process() {
 # start_server RUN NAME HOST HEAP ARGUMENT...: a Java process that stands for a host. It goes by the variable that YARN
 # sets for containers, so that servers and tasks find out by the same rule where they are.
 start_server() {
-    local run=$1 name=$2 host=$3 heap=$4 java_command
+    local run=$1 name=$2 host=$3 heap=$4 java_command there
     shift 4
     in_java "$run" "$heap" "$@"
-    NM_HOST=$host start_process "$run" "$name" "${java_command[@]}"
+    network_of "$host"
+    NM_HOST=$host start_process "$run" "$name" "${there[@]}" "${java_command[@]}"
 }
 
 # is_running PID: a zombie does not count.

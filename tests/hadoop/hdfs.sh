@@ -36,7 +36,7 @@ hdfs_start() {
 
 # hdfs_serves COUNT: whether so many DataNodes live, and the NameNode lets write.
 hdfs_serves() {
-    curl -sf "http://$master:9870/jmx?qry=Hadoop:service=NameNode,name=*" | jq -e --argjson count "$1" \
+    on_host master curl -sf "http://$master:9870/jmx?qry=Hadoop:service=NameNode,name=*" | jq -e --argjson count "$1" \
         '([.beans[].NumLiveDataNodes // empty] | max) == $count and ([.beans[].Safemode // empty] | all(. == ""))'
 }
 

@@ -6,6 +6,7 @@
 //! metablocks` measures. Here are the settings, the paper's numbers, and the sentences about ours beside them. Pure, but
 //! for [`seeks`]: the disks that the paper had are modelled.
 
+pub mod jobs;
 mod rows;
 pub mod seeks;
 

@@ -133,6 +133,7 @@ mod tests {
             vec!["ebb-lab", "virtual", "--seed", "17", "--json"],
             vec!["ebb-lab", "--json", "plan", "gears", "--primaries", "100", "--gear-size", "1,5,10"],
             vec!["ebb-lab", "metablocks", "--dir", "d", "--size", "32MiB"],
+            vec!["ebb-lab", "metablocks", "--figure", "2", "--rounds", "1", "--scripts", "tests/hadoop"],
         ] {
             Cli::try_parse_from(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
         }

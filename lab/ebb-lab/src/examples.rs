@@ -21,7 +21,13 @@ pub const EXAMPLES: &[Examples] = &[
             ("ebb-lab diskreduce --figure d5", "degraded reads and rebuilding alone"),
         ],
     ),
-    ("metablocks", &[("ebb-lab metablocks --dir /srv/ebb", "on a running cluster")]),
+    (
+        "metablocks",
+        &[
+            ("ebb-lab metablocks --dir /srv/ebb", "on a running cluster"),
+            ("ebb-lab metablocks --figure 2 --out figures", "Hadoop's jobs on HDFS and on Ebb, on clusters of their own"),
+        ],
+    ),
     ("power", &[("ebb-lab power --dir /srv/ebb", "on a running cluster with a power policy")]),
     (
         "compliance",

@@ -4,6 +4,7 @@
 //! memory. Each round runs every case, and the medians of the rounds are reported. Nothing is left in the cluster.
 
 mod bonnie;
+mod figure2;
 mod measure;
 mod site;
 
@@ -24,21 +25,45 @@ use super::paper;
 
 /// Least bytes of a file for a useful result: a few of the largest blocks.
 const SIZE_MIN: u64 = 32 << 20;
+/// Bytes of a file unless `--size` says otherwise.
+const SIZE: u64 = 512 << 20;
 
 #[derive(Debug, Args)]
 pub struct MetablocksArgs {
-    /// Bytes that are searched and read in each case, at least 32MiB. There is one file at a time, with one copy.
-    #[arg(long, default_value = "512MiB")]
-    size: ByteSize,
+    /// Figure to make instead of all that needs only a running cluster: 2, the MapReduce jobs on HDFS and on Ebb. It
+    /// starts clusters of its own, and needs root and a source tree.
+    #[arg(long, value_enum, conflicts_with = "parts")]
+    figure: Option<FigureArg>,
+    /// Bytes that are searched and read in each case, at least 32MiB, in one file at a time with one copy; for --figure
+    /// 2 the input of each job [default: 512MiB, or 192MiB for --figure 2].
+    #[arg(long)]
+    size: Option<ByteSize>,
     /// Number of times that everything is measured; medians are reported.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
     /// Parts to measure, comma-separated.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Search, Part::Prefetch, Part::Bonnie, Part::Seeks])]
     parts: Vec<Part>,
+    /// Directory of figure2.sh, for --figure 2 [default: tests/hadoop of the source tree].
+    #[arg(long, value_name = "DIR", requires = "figure")]
+    scripts: Option<PathBuf>,
     /// Directory for figures (SVG), numbers (JSON) and a page with all of them. It is created if it does not exist.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+}
+
+impl MetablocksArgs {
+    fn bytes(&self) -> u64 {
+        self.size.map_or(SIZE, |size| size.0)
+    }
+}
+
+/// Figures that are made by themselves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum FigureArg {
+    /// Fig. 2: grep, TeraGen and TeraSort.
+    #[value(name = "2")]
+    Jobs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -55,11 +80,14 @@ enum Part {
 
 /// Measures, reports, and removes everything again.
 pub async fn run(context: &Context, args: &MetablocksArgs) -> Result<()> {
-    if args.size.0 < SIZE_MIN {
-        bail!(Invalid, "--size {}: at least {}", args.size, ByteSize(SIZE_MIN));
+    if let Some(size) = args.size.filter(|size| size.0 < SIZE_MIN) {
+        bail!(Invalid, "--size {size}: at least {}", ByteSize(SIZE_MIN));
     }
     if args.rounds == 0 {
         bail!(Invalid, "--rounds 0: at least 1");
+    }
+    if args.figure == Some(FigureArg::Jobs) {
+        return figure2::run(context, args).await;
     }
     if args.parts.contains(&Part::Bonnie) {
         bonnie::check()?;
@@ -76,30 +104,12 @@ pub async fn run(context: &Context, args: &MetablocksArgs) -> Result<()> {
         section.tables.extend(modelled.tables);
     }
     let outcome = Outcome { section };
-    let (rounds, about) = (args.rounds, "The paper's number, ours on this cluster, and the reason for a difference.");
-    if let Some(dir) = &args.out {
-        paper::write_all(dir, &outcome, &outcome.measured_json(rounds), about)?;
-    }
-    let output = context.output;
-    if output.json() {
-        output.print_json(&outcome.measured_json(rounds));
-        return Ok(());
-    }
-    for table in outcome.section.tables.iter().chain([&outcome.table()]) {
-        output.say("");
-        output.say(&table.title);
-        table.lines().iter().for_each(|line| output.say(line));
-    }
-    let (agreeing, all) = (outcome.section.agreeing(), outcome.section.rows.len());
-    output.say(&format!("{agreeing} of {all} as the paper says or as is held; {rounds} rounds"));
-    if let Some(dir) = &args.out {
-        output.say(&format!("wrote {}", dir.join("index.html").display()));
-    }
-    Ok(())
+    let about = "The paper's number, ours on this cluster, and the reason for a difference.";
+    paper::report_measured(context, &outcome, args.rounds, args.out.as_deref(), about)
 }
 
 async fn on_the_cluster(context: &Context, args: &MetablocksArgs) -> Result<Section> {
-    let site = Site::make(context.cluster()?, args.size.0).await?;
+    let site = Site::make(context.cluster()?, args.bytes()).await?;
     let seen = rounds(context, args, &site).await;
     let gone = site.remove().await;
     let seen = seen?;
@@ -111,7 +121,7 @@ async fn on_the_cluster(context: &Context, args: &MetablocksArgs) -> Result<Sect
 const SEED: u64 = 1;
 
 async fn rounds(context: &Context, args: &MetablocksArgs, site: &Site) -> Result<Seen> {
-    let mut seen = Seen::new(site.nodes(), args.size.0);
+    let mut seen = Seen::new(site.nodes(), args.bytes());
     let per_round = |part: &Part| match part {
         Part::Search => CASES.len(),
         Part::Prefetch => PREFETCHES.len() * READERS.len(),

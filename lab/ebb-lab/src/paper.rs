@@ -105,6 +105,35 @@ pub fn in_worlds<T>(
     made
 }
 
+/// Prints what was measured on real processes, and writes it to `out`.
+pub fn report_measured(
+    context: &Context,
+    outcome: &Outcome,
+    rounds: u32,
+    out: Option<&Path>,
+    lead: &str,
+) -> Result<()> {
+    if let Some(dir) = out {
+        write_all(dir, outcome, &outcome.measured_json(rounds), lead)?;
+    }
+    let output = context.output;
+    if output.json() {
+        output.print_json(&outcome.measured_json(rounds));
+        return Ok(());
+    }
+    for table in outcome.section.tables.iter().chain([&outcome.table()]) {
+        output.say("");
+        output.say(&table.title);
+        table.lines().iter().for_each(|line| output.say(line));
+    }
+    let (agreeing, all) = (outcome.section.agreeing(), outcome.section.rows.len());
+    output.say(&format!("{agreeing} of {all} as the paper says or as is held; {rounds} rounds"));
+    if let Some(dir) = out {
+        output.say(&format!("wrote {}", dir.join("index.html").display()));
+    }
+    Ok(())
+}
+
 /// Writes figures, numbers and the page.
 pub fn write_all(dir: &Path, outcome: &Outcome, numbers: &serde_json::Value, lead: &str) -> Result<()> {
     std::fs::create_dir_all(dir).map_err(|error| err!(Io, "making {}: {error}", dir.display()))?;

@@ -1,0 +1,87 @@
+# Hosts as network namespaces, and the links between them with a speed. Sourced; needs root.
+#
+# Each host has one link to the switch of its rack. With two racks, one link joins the two switches. `master` has a link
+# without limit to the switch of the first rack: what it says is no part of what is measured. A namespace is named
+# EBB_HADOOP_LINKS-HOST, and those of switches EBB_HADOOP_LINKS-rN.
+
+# links_allowed: whether this user may make them here.
+links_allowed() {
+    [ "$(id -u)" = 0 ] && command -v ip >/dev/null && command -v tc >/dev/null && unshare -n true 2>/dev/null
+}
+
+# links_up RACKS MBIT_PER_SECOND HOST...: sets EBB_HADOOP_LINKS, EBB_HADOOP_RACKS, network and master.
+links_up() {
+    local rate=$2 number name
+    export EBB_HADOOP_LINKS=ebb$$ EBB_HADOOP_RACKS=$1 EBB_HADOOP_NETWORK=10.77.0
+    network=$EBB_HADOOP_NETWORK
+    master=$network.200
+    shift 2
+    for ((number = 1; number <= EBB_HADOOP_RACKS; number++)); do
+        add_namespace "r$number"
+        ip -n "$EBB_HADOOP_LINKS-r$number" link add dev bridge0 type bridge
+        ip -n "$EBB_HADOOP_LINKS-r$number" link set dev bridge0 up
+    done
+    add_host master r1 "$master"
+    for name; do
+        local switch
+        switch=$(rack "$name")
+        add_host "$name" "${switch#/}" "$(address "$name")"
+        limit "$name" eth0 "$rate"
+        limit "${switch#/}" "$name" "$rate"
+    done
+    [ "$EBB_HADOOP_RACKS" = 2 ] || return 0
+    add_link r1 trunk r2 trunk
+    for name in r1 r2; do
+        ip -n "$EBB_HADOOP_LINKS-$name" link set dev trunk master bridge0
+        limit "$name" trunk "$rate"
+    done
+}
+
+add_namespace() {
+    ip netns add "$EBB_HADOOP_LINKS-$1"
+    on_host "$1" sysctl -qw net.ipv6.conf.all.disable_ipv6=1
+    ip -n "$EBB_HADOOP_LINKS-$1" link set lo up
+}
+
+# add_link FROM DEVICE TO DEVICE
+add_link() {
+    ip -n "$EBB_HADOOP_LINKS-$1" link add dev "$2" type veth peer name "$4" netns "$EBB_HADOOP_LINKS-$3"
+    ip -n "$EBB_HADOOP_LINKS-$1" link set dev "$2" up
+    ip -n "$EBB_HADOOP_LINKS-$3" link set dev "$4" up
+}
+
+# add_host HOST SWITCH ADDRESS
+add_host() {
+    add_namespace "$1"
+    add_link "$1" eth0 "$2" "$1"
+    ip -n "$EBB_HADOOP_LINKS-$1" address add "$3/24" dev eth0
+    ip -n "$EBB_HADOOP_LINKS-$2" link set dev "$1" master bridge0
+}
+
+# limit NAMESPACE DEVICE MBIT_PER_SECOND: of what it sends. A burst holds the largest packet that the kernel makes.
+limit() {
+    tc -n "$EBB_HADOOP_LINKS-$1" qdisc add dev "$2" root tbf rate "$3mbit" burst 128kb limit 2mb
+}
+
+# links_down: no process may be in the namespaces by then.
+links_down() {
+    local name
+    [ -n "${EBB_HADOOP_LINKS:-}" ] || return 0
+    for name in $(ip netns list | awk -v own="$EBB_HADOOP_LINKS-" 'index($1, own) == 1 { print $1 }'); do
+        ip netns del "$name"
+    done
+    unset EBB_HADOOP_LINKS EBB_HADOOP_RACKS
+}
+
+# link_bytes HOST...: what each link has carried so far, by direction: a line "LINK BYTES" for each.
+link_bytes() {
+    local name
+    for name; do device_bytes "$name" eth0 "$name"; done
+    [ "$EBB_HADOOP_RACKS" != 2 ] || device_bytes r1 trunk trunk
+}
+
+# device_bytes NAMESPACE DEVICE LINK
+device_bytes() {
+    ip -n "$EBB_HADOOP_LINKS-$1" -s -j link show dev "$2" |
+        jq -r --arg link "$3" '.[].stats64 | "\($link)-out \(.tx.bytes)", "\($link)-in \(.rx.bytes)"'
+}
