@@ -2,7 +2,7 @@
 .PHONY: demo test setup build verify clean
 
 demo: setup
-	cargo build --locked --bin ebb
+	cargo build --locked -p ebb -p ebb-java
 	scripts/demo.sh
 
 test: setup
