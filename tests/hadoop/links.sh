@@ -11,7 +11,7 @@ links_allowed() {
 
 # links_up RACKS MBIT_PER_SECOND HOST...: sets EBB_HADOOP_LINKS, EBB_HADOOP_RACKS, network and master.
 links_up() {
-    local rate=$2 number name
+    local rate=$2 number name hosts=("${@:3}")
     export EBB_HADOOP_LINKS=ebb$$ EBB_HADOOP_RACKS=$1 EBB_HADOOP_NETWORK=10.77.0
     network=$EBB_HADOOP_NETWORK
     master=$network.200
@@ -26,14 +26,14 @@ links_up() {
         local switch
         switch=$(rack "$name")
         add_host "$name" "${switch#/}" "$(address "$name")"
-        limit "$name" eth0 "$rate"
-        limit "${switch#/}" "$name" "$rate"
+        limit "$name" eth0 "$rate" dst "$@"
+        limit "${switch#/}" "$name" "$rate" src "$@"
     done
     [ "$EBB_HADOOP_RACKS" = 2 ] || return 0
     add_link r1 trunk r2 trunk
     for name in r1 r2; do
         ip -n "$EBB_HADOOP_LINKS-$name" link set dev trunk master bridge0
-        limit "$name" trunk "$rate"
+        limit "$name" trunk "$rate" dst "${hosts[@]}"
     done
 }
 
@@ -58,9 +58,25 @@ add_host() {
     ip -n "$EBB_HADOOP_LINKS-$2" link set dev "$1" master bridge0
 }
 
-# limit NAMESPACE DEVICE MBIT_PER_SECOND: of what it sends. A burst holds the largest packet that the kernel makes.
+# limit NAMESPACE DEVICE MBIT_PER_SECOND dst|src HOST...: of what it sends. Connections have about equal shares, and take what others
+# leave: in one queue, those that came first keep later ones down. Each host to which, or from which, it is sent has four
+# queues, by the last bits of the ports.
 limit() {
-    tc -n "$EBB_HADOOP_LINKS-$1" qdisc add dev "$2" root tbf rate "$3mbit" burst 128kb limit 2mb
+    local name=$1 device=$2 rate=$3 side=$4 class=10 host ports
+    shift 4
+    local tc=(tc -n "$EBB_HADOOP_LINKS-$name") whole=(ceil "${rate}mbit" burst 64kb cburst 64kb quantum 16000)
+    "${tc[@]}" qdisc add dev "$device" root handle 1: htb default 2
+    "${tc[@]}" class add dev "$device" parent 1: classid 1:1 htb rate "${rate}mbit" "${whole[@]}"
+    "${tc[@]}" class add dev "$device" parent 1:1 classid 1:2 htb rate 1mbit "${whole[@]}"
+    for host; do
+        for ports in 0:0 0:1 1:0 1:1; do
+            "${tc[@]}" class add dev "$device" parent 1:1 classid "1:$class" \
+                htb rate "$((rate * 1000 / 4 / ($# + 1)))kbit" "${whole[@]}"
+            "${tc[@]}" filter add dev "$device" parent 1: protocol ip u32 match ip "$side" "$(address "$host")" \
+                match ip sport "${ports%:*}" 1 match ip dport "${ports#*:}" 1 flowid "1:$class"
+            class=$((class + 1))
+        done
+    done
 }
 
 # links_down: no process may be in the namespaces by then.
