@@ -104,7 +104,7 @@ impl Follower<'_> {
     }
 
     async fn adjust_rooms(&mut self, client: &Client) {
-        for wrong in self.leaving.settle() {
+        for wrong in self.leaving.take_ended() {
             self.context.output.warn(&wrong);
         }
         let nodes = match self.manager.nodes().await {
@@ -125,7 +125,7 @@ impl Follower<'_> {
                     // One that is gone already has nothing that could hear of it.
                     if decided.share == Share::Nothing
                         && !decided.left.is_zero()
-                        && let Err(error) = self.leaving.begin(&node.host, decided.left)
+                        && let Err(error) = self.leaving.start_command(&node.host, decided.left)
                     {
                         self.complain(&error.to_string());
                     }

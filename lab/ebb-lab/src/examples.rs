@@ -25,7 +25,10 @@ pub const EXAMPLES: &[Examples] = &[
         "metablocks",
         &[
             ("ebb-lab metablocks --dir /srv/ebb", "on a running cluster"),
-            ("ebb-lab metablocks --figure 2 --out figures", "Hadoop's jobs on HDFS and on Ebb, on clusters of their own"),
+            (
+                "ebb-lab metablocks --figure 2 --out figures",
+                "Hadoop's jobs on HDFS and on Ebb, on clusters of their own",
+            ),
         ],
     ),
     ("power", &[("ebb-lab power --dir /srv/ebb", "on a running cluster with a power policy")]),

@@ -155,7 +155,8 @@ impl Model {
         self.may_remove(parent, victim)?;
         for directory in self.directories_below(victim) {
             let entries = &self.nodes[directory].entries;
-            let refused = !self.may(directory, 7) || entries.values().any(|entry| self.may_remove(directory, *entry).is_err());
+            let refused =
+                !self.may(directory, 7) || entries.values().any(|entry| self.may_remove(directory, *entry).is_err());
             if !entries.is_empty() && refused {
                 return Err(E::AccessDenied);
             }

@@ -30,7 +30,7 @@ impl Leaving {
     }
 
     /// Begins it for a host that goes in `left`. It is not waited for.
-    pub fn begin(&mut self, host: &str, left: Duration) -> Result<()> {
+    pub fn start_command(&mut self, host: &str, left: Duration) -> Result<()> {
         let Some(command) = &self.command else { return Ok(()) };
         let child = Command::new("sh")
             .args(["-c", command])
@@ -44,7 +44,7 @@ impl Leaving {
     }
 
     /// Takes out those that have ended, and ends those that take too long. Returns what went wrong, in sentences.
-    pub fn settle(&mut self) -> Vec<String> {
+    pub fn take_ended(&mut self) -> Vec<String> {
         let mut wrong = Vec::new();
         self.running.retain_mut(|running| match running.child.try_wait() {
             Ok(None) if Instant::now() < running.until => true,
@@ -78,7 +78,7 @@ mod tests {
         let mut wrong = Vec::new();
         while !leaving.running.is_empty() {
             assert!(begun.elapsed() < Duration::from_secs(30), "{leaving:?}");
-            wrong.extend(leaving.settle());
+            wrong.extend(leaving.take_ended());
             std::thread::sleep(Duration::from_millis(5));
         }
         wrong
@@ -90,9 +90,9 @@ mod tests {
         let seen = dir.path().join("seen");
         let command = format!("echo \"$EBB_HOST $EBB_LEFT_SECONDS\" >>{}; test $EBB_HOST = h1", seen.display());
         let mut leaving = Leaving::new(Some(command));
-        leaving.begin("h1", Duration::from_secs(60)).unwrap();
+        leaving.start_command("h1", Duration::from_secs(60)).unwrap();
         assert_eq!(settled(&mut leaving), Vec::<String>::new());
-        leaving.begin("h2", Duration::from_millis(2500)).unwrap();
+        leaving.start_command("h2", Duration::from_millis(2500)).unwrap();
         let wrong = settled(&mut leaving);
         assert!(wrong.len() == 1 && wrong[0].contains("h2") && wrong[0].contains("exit status: 1"), "{wrong:?}");
         assert_eq!(std::fs::read_to_string(seen).unwrap(), "h1 60\nh2 2\n");
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn one_that_takes_too_long_is_ended() {
         let mut leaving = Leaving::new(Some("exec sleep 1000".to_owned()));
-        leaving.begin("h1", Duration::ZERO).unwrap();
+        leaving.start_command("h1", Duration::ZERO).unwrap();
         leaving.running[0].until = Instant::now();
         let wrong = settled(&mut leaving);
         assert!(wrong[0].contains("longer than the node stays"), "{wrong:?}");
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn without_a_command_nothing_is_run() {
         let mut leaving = Leaving::default();
-        leaving.begin("h1", Duration::ZERO).unwrap();
+        leaving.start_command("h1", Duration::ZERO).unwrap();
         assert!(leaving.running.is_empty());
     }
 }

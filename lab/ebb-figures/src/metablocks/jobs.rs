@@ -19,7 +19,7 @@ pub use traffic::{Traffic, expected};
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
-    /// Hosts, each with a block server, a DataNode and a NodeManager.
+    /// Hosts, each with a block server, a node of HDFS and one of YARN.
     pub hosts: u32,
     /// Input of each job.
     pub bytes: u64,

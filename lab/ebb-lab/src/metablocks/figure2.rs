@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
 use ebb_cli::{Context, programs};
-use ebb_figures::metablocks::jobs::{Figure2, JOBS, SETTINGS, SYSTEMS, section};
 use ebb_figures::Outcome;
+use ebb_figures::metablocks::jobs::{Figure2, JOBS, SETTINGS, SYSTEMS, section};
 use ebb_types::{Error, Result, bail, err};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -38,7 +38,11 @@ fn find_script(given: Option<&Path>) -> Result<PathBuf> {
     if let Some(directory) = given {
         let script = directory.join("figure2.sh");
         return script.is_file().then_some(script).ok_or_else(|| {
-            err!(NotFound, "--scripts {}: there is no figure2.sh; it is in tests/hadoop of a source tree", directory.display())
+            err!(
+                NotFound,
+                "--scripts {}: there is no figure2.sh; it is in tests/hadoop of a source tree",
+                directory.display()
+            )
         });
     }
     let starts = [std::env::current_exe(), std::env::current_dir()];
@@ -80,7 +84,7 @@ async fn measure(context: &Context, args: &MetablocksArgs, script: &Path) -> Res
     };
     bar.finish_and_clear();
     let complaint = complaints.await.unwrap_or_default();
-    judge(ended.map_err(failed)?, &lines, &complaint, &log)?;
+    check_end(ended.map_err(failed)?, &lines, &complaint, &log)?;
     Ok(lines)
 }
 
@@ -105,7 +109,7 @@ async fn last_line(stream: impl tokio::io::AsyncRead + Unpin) -> String {
     last
 }
 
-fn judge(status: ExitStatus, lines: &[String], complaint: &str, log: &Path) -> Result<()> {
+fn check_end(status: ExitStatus, lines: &[String], complaint: &str, log: &Path) -> Result<()> {
     match status.code() {
         Some(0) => Ok(()),
         Some(SKIPPED) => {
@@ -130,7 +134,7 @@ mod tests {
         let log = Path::new("/tmp/log");
         let end = |code: i32, lines: &[&str]| {
             let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
-            judge(ExitStatus::from_raw(code << 8), &lines, "no space left", log)
+            check_end(ExitStatus::from_raw(code << 8), &lines, "no space left", log)
         };
         assert!(end(0, &["{}"]).is_ok());
         let skipped = end(77, &["skipped: 6 hosts need 12000 MiB of memory; 900 are free"]).unwrap_err();

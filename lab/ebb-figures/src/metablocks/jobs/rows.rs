@@ -44,7 +44,9 @@ fn equal_to_hdfs(section: &mut Section, figure: &Figure2, job: &str, setting: (u
     let Some(ratio) = figure.ratio(job, systems, setting, |measured| measured.seconds) else { return };
     let (source, why) = match job {
         "grep" => ("Fig. 2", "\"Dominated by reads to locally attached disks\", whatever the copies and racks."),
-        "teragen" => ("Sec. 5", "With write affinity \"to potentially match the performance of HDFS for writes as well\"."),
+        "teragen" => {
+            ("Sec. 5", "With write affinity \"to potentially match the performance of HDFS for writes as well\".")
+        }
         _ => ("Fig. 2", "\"Roughly equal\"; on two racks, as TeraGen."),
     };
     section.rows.push(

@@ -21,11 +21,7 @@ impl Traffic {
     }
 
     fn plus(self, other: Self) -> Self {
-        Self {
-            network: self.network + other.network,
-            host: self.host + other.host,
-            trunk: self.trunk + other.trunk,
-        }
+        Self { network: self.network + other.network, host: self.host + other.host, trunk: self.trunk + other.trunk }
     }
 }
 
