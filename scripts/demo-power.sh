@@ -105,11 +105,16 @@ kill -0 "$job" 2>/dev/null || { end_job "while the power changed" && begin_job; 
 say "less power than two nodes need: $low_watts W for everything"
 most_frozen=0
 "$ebb" power set --watts "$low_watts" >/dev/null
-while kill -0 "$job" 2>/dev/null; do
-    show_power "$(progress)"
-    sleep 2
+for ((tries = 1; ; tries++)); do
+    while kill -0 "$job" 2>/dev/null; do
+        show_power "$(progress)"
+        sleep 1
+    done
+    end_job "with less power than two nodes need"
+    # A job may be over before the nodes have gone. The next one has less power from its beginning.
+    if [ "$most_frozen" -ge $((nodes - 2)) ] || [ "$tries" = 5 ]; then break; fi
+    begin_job
 done
-end_job "with less power than two nodes need"
 [ "$most_frozen" -ge $((nodes - 2)) ] || die "at most $most_frozen nodes were seen frozen"
 
 touch "$work/live.stop"
