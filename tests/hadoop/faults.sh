@@ -141,8 +141,9 @@ quota_full() {
     run_job "$run" quota-full $examples teragen -Dmapreduce.job.maps=2 -Dmapreduce.map.maxattempts=1 \
         -Dipc.client.connect.max.retries=1 "$rows" "$system/full/out" || code=$?
     expect_same "a job that meets a full quota fails" 1 "$((code != 0))"
-    text=$(grep -hoE 'QuotaException: .*' "$job_log" | head -n 1)
-    expect_same "and says which" yes "$(grep -q /full <<<"$text" && echo yes || echo "no: $text")"
+    application=$(running_job_id "$job_log" | sed s/job_/application_/)
+    text=$(cat "$run"/yarn/*/log/"$application"/*/syslog | sed -n 's/.*QuotaException: //p' | sort -u)
+    expect_same "and its task says which" yes "$(grep -q '/full has used up its quota of 20.0 MiB' <<<"$text" && echo yes || echo "no: $text")"
     expect_same "and leaves no _SUCCESS" "" "$(hadoop_fs "$run" -ls "$system/full/out" 2>/dev/null | grep _SUCCESS || true)"
 }
 
