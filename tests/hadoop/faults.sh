@@ -111,7 +111,9 @@ commit_killed() {
 host_killed() {
     local pid
     pid=$("$ebb" --dir "$cluster" node list --json | jq '.[] | select(.host == "h2") | .pid')
-    generate host-killed -Dmapreduce.job.maps=4
+    # The job's master asks a NodeManager that is gone for three minutes, unless told not to.
+    generate host-killed -Dmapreduce.job.maps=4 -Dyarn.client.nodemanager-connect.max-wait-ms=5000 \
+        -Dyarn.client.nodemanager-connect.retry-interval-ms=1000
     kill_any_when host "$directory/host-killed/_temporary/1/_temporary/attempt_*_m_*_0/part-*" "$run/yarn/h2/"
     kill -9 "$pid"
     ended
