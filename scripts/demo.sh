@@ -83,9 +83,7 @@ else
 fi
 # What Hadoop needs is fetched once, too. Where it cannot be had, its line of the demo says so.
 hadoop_lacks=
-if bash tests/hadoop/install.sh >"$cache/hadoop.log" 2>&1 && EBB=$ebb bash tests/hadoop/jar.sh >>"$cache/hadoop.log" 2>&1; then
-    :
-else
+if ! { bash tests/hadoop/install.sh && EBB=$ebb bash tests/hadoop/jar.sh; } >"$cache/hadoop.log" 2>&1; then
     hadoop_lacks=$(sed -n 's/^skipped: //p' "$cache/hadoop.log" | tail -n 1)
     : "${hadoop_lacks:=see $cache/hadoop.log}"
 fi

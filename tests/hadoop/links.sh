@@ -11,7 +11,7 @@ links_allowed() {
 
 # links_up RACKS MBIT_PER_SECOND HOST...: sets EBB_HADOOP_LINKS, EBB_HADOOP_RACKS, network and master.
 links_up() {
-    local rate=$2 number name hosts=("${@:3}")
+    local rate=$2 number name
     export EBB_HADOOP_LINKS=ebb$$ EBB_HADOOP_RACKS=$1 EBB_HADOOP_NETWORK=10.77.0
     network=$EBB_HADOOP_NETWORK
     master=$network.200
@@ -33,7 +33,7 @@ links_up() {
     add_link r1 trunk r2 trunk
     for name in r1 r2; do
         ip -n "$EBB_HADOOP_LINKS-$name" link set dev trunk master bridge0
-        limit "$name" trunk "$rate" dst "${hosts[@]}"
+        limit "$name" trunk "$rate" dst "$@"
     done
 }
 

@@ -6,6 +6,7 @@
 # CLUSTER is the directory of a running cluster. RESULT is a path of Ebb that does not exist yet; it gets the counts.
 # Ends with 77 when it cannot be tried.
 . "$(dirname "$0")/common.sh"
+. "$here/counters.sh"
 . "$here/yarn.sh"
 
 cluster=$1 path=$2 result=$3
@@ -19,7 +20,7 @@ write_xml "$run/conf/core-site.xml" "${core[@]:0:10}" mapreduce.framework.name l
     mapreduce.local.map.tasks.maximum 2 mapreduce.task.io.sort.mb 64
 cp "$here/log4j.properties" "$run/conf"
 # Small files share a map.
-hadoop "$run" org.apache.hadoop.examples.ExampleDriver wordcount \
+hadoop "$run" "$examples" wordcount \
     -Dmapreduce.job.inputformat.class=org.apache.hadoop.mapreduce.lib.input.CombineTextInputFormat \
     -Dmapreduce.input.fileinputformat.split.maxsize=$((64 << 20)) \
     -Dmapreduce.input.fileinputformat.input.dir.recursive=true \
