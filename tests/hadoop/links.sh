@@ -4,6 +4,9 @@
 # without limit to the switch of the first rack: what it says is no part of what is measured. A namespace is named
 # EBB_HADOOP_LINKS-HOST, and those of switches EBB_HADOOP_LINKS-rN.
 
+# Bytes that the kernel hands to a link at once. It does not cut them further, as a real card would.
+packet=16000
+
 # links_allowed: whether this user may make them here.
 links_allowed() {
     [ "$(id -u)" = 0 ] && command -v ip >/dev/null && command -v tc >/dev/null && unshare -n true 2>/dev/null
@@ -39,15 +42,15 @@ links_up() {
 
 add_namespace() {
     ip netns add "$EBB_HADOOP_LINKS-$1"
-    on_host "$1" sysctl -qw net.ipv6.conf.all.disable_ipv6=1
+    on_host "$1" sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv4.tcp_congestion_control=reno
     ip -n "$EBB_HADOOP_LINKS-$1" link set lo up
 }
 
 # add_link FROM DEVICE TO DEVICE
 add_link() {
     ip -n "$EBB_HADOOP_LINKS-$1" link add dev "$2" type veth peer name "$4" netns "$EBB_HADOOP_LINKS-$3"
-    ip -n "$EBB_HADOOP_LINKS-$1" link set dev "$2" up
-    ip -n "$EBB_HADOOP_LINKS-$3" link set dev "$4" up
+    ip -n "$EBB_HADOOP_LINKS-$1" link set dev "$2" gso_max_size "$packet" up
+    ip -n "$EBB_HADOOP_LINKS-$3" link set dev "$4" gso_max_size "$packet" up
 }
 
 # add_host HOST SWITCH ADDRESS
@@ -72,6 +75,7 @@ limit() {
         for ports in 0:0 0:1 1:0 1:1; do
             "${tc[@]}" class add dev "$device" parent 1:1 classid "1:$class" \
                 htb rate "$((rate * 1000 / 4 / ($# + 1)))kbit" "${whole[@]}"
+            "${tc[@]}" qdisc add dev "$device" parent "1:$class" bfifo limit 64kb
             "${tc[@]}" filter add dev "$device" parent 1: protocol ip u32 match ip "$side" "$(address "$host")" \
                 match ip sport "${ports%:*}" 1 match ip dport "${ports#*:}" 1 flowid "1:$class"
             class=$((class + 1))

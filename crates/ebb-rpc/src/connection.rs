@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::counters::Link;
+use crate::departure::{Departure, Leaving, Movement};
 use crate::outbox::{Outbox, Outgoing};
 use crate::pending::{Outcome, Pending, RawReply};
 use crate::reader::FrameReader;
@@ -35,6 +36,7 @@ pub(crate) struct Connection {
     places: Arc<Semaphore>,
     pending: Arc<Pending>,
     arrived: Arc<AtomicU64>,
+    movement: Movement,
     silence: Mutex<Silence>,
     used: Mutex<Moment>,
     reader: Task<()>,
@@ -46,19 +48,20 @@ struct Waiting {
     request: u64,
     frame: Frame,
     pending: Arc<Pending>,
+    departure: Departure,
     place: OwnedSemaphorePermit,
 }
 
 impl Outgoing for Waiting {
-    type Resources = OwnedSemaphorePermit;
+    type Resources = (OwnedSemaphorePermit, Leaving);
 
     fn len(&self) -> u64 {
         self.frame.len()
     }
 
-    fn unpack(self) -> Option<(Frame, OwnedSemaphorePermit)> {
+    fn unpack(self) -> Option<(Frame, Self::Resources)> {
         // Calls that were given up while they waited are not sent at all.
-        self.pending.mark_sent(self.request).then_some((self.frame, self.place))
+        self.pending.mark_sent(self.request).then(|| (self.frame, (self.place, Leaving(self.departure))))
     }
 }
 
@@ -76,6 +79,7 @@ pub(crate) struct Ticket<'a> {
     request: u64,
     outcome: oneshot::Receiver<Outcome>,
     started: Moment,
+    departure: Departure,
     arrived_before: u64,
     /// Its outcome was taken, or its silence was noted.
     ended: bool,
@@ -88,12 +92,13 @@ impl Connection {
         let peer = stream.peer;
         let reader = FrameReader::new(stream.read, link.clone(), &peer, runtime.clone(), None);
         let writer = FrameWriter::new(stream.write, link.clone(), &peer, runtime.clone(), None);
-        let (arrived, requests) = (reader.arrived(), Outbox::new(writer));
+        let (arrived, movement, requests) = (reader.arrived(), writer.movement(), Outbox::new(writer));
         let reading = read_answers(reader, requests.clone(), pending.clone(), link.clone(), peer);
         Self {
             runtime: runtime.clone(),
             places: Arc::new(Semaphore::new(QUEUE_LEN)),
             arrived,
+            movement,
             silence: Mutex::default(),
             used: Mutex::new(runtime.now()),
             reader: runtime.spawn("rpc-answers", reading),
@@ -117,15 +122,32 @@ impl Connection {
     /// Queues a request. Fails if the connection is closed; then nothing was sent.
     ///
     /// Cancel-safety: dropping the future forgets the call.
-    pub async fn send(&self, method: u16, draft: Draft, payload: Vec<Bytes>, deadline_ms: u32) -> Result<Ticket<'_>> {
+    pub async fn send(
+        &self,
+        method: u16,
+        draft: Draft,
+        payload: Vec<Bytes>,
+        deadline_ms: u32,
+        departure: &Departure,
+    ) -> Result<Ticket<'_>> {
         let started = self.runtime.now();
         *self.used.lock() = started;
+        departure.queue(started, &self.movement);
         let (request, outcome) = self.pending.register()?;
         let arrived_before = self.arrived.load(Ordering::Relaxed);
-        let ticket = Ticket { connection: self, request, outcome, started, arrived_before, ended: false };
+        let departure = departure.clone();
+        let ticket = Ticket {
+            connection: self,
+            request,
+            outcome,
+            started,
+            departure: departure.clone(),
+            arrived_before,
+            ended: false,
+        };
         let frame = draft.seal(FrameKind::Request, method, request, deadline_ms, Body::Buffers(payload));
         let place = self.places.clone().acquire_owned().await.expect("never closed");
-        self.requests.put(Waiting { request, frame, pending: self.pending.clone(), place })?;
+        self.requests.put(Waiting { request, frame, pending: self.pending.clone(), departure, place })?;
         Ok(ticket)
     }
 
@@ -158,6 +180,11 @@ impl Ticket<'_> {
         self.note_silence();
     }
 
+    /// Since when the peer owes an answer.
+    fn owed_since(&self) -> Moment {
+        self.started.after(self.departure.held_up())
+    }
+
     fn note_silence(&mut self) {
         self.ended = true;
         let connection = self.connection;
@@ -168,7 +195,7 @@ impl Ticket<'_> {
             return;
         }
         if silence.calls == 0 || silence.arrived != arrived {
-            *silence = Silence { calls: 0, arrived, since: self.started };
+            *silence = Silence { calls: 0, arrived, since: self.owed_since() };
         }
         silence.calls += 1;
         let quiet = connection.runtime.now().since(silence.since);
@@ -188,7 +215,7 @@ impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         self.connection.pending.forget(self.request);
         // A caller with a clock of its own gave up: as good a sign as a deadline, if it waited long enough.
-        if !self.ended && self.connection.runtime.now().since(self.started) >= SILENCE_MIN {
+        if !self.ended && self.connection.runtime.now().since(self.owed_since()) >= SILENCE_MIN {
             self.note_silence();
         }
     }

@@ -10,6 +10,7 @@ use ebb_types::{Error, Result, err};
 use ebb_wire::{Call, Message};
 use parking_lot::Mutex;
 
+use crate::departure::Departure;
 use crate::lane::{Lane, Origin};
 use crate::pending::{Outcome, RawReply};
 use crate::writer::{Draft, check_payload_len};
@@ -97,9 +98,13 @@ impl Peer {
     }
 
     /// The lane for a call that carries about `bytes`, there or back.
-    fn lane(&self, bytes: usize) -> &Lane {
+    fn lane(&self, bytes: usize, stream: Option<u64>) -> &Lane {
         if bytes <= SMALL_CALL_MAX {
             return &self.small;
+        }
+        if let Some(stream) = stream {
+            // On another lane a call could come before the one that it waits for, by as much as the lanes' queues differ.
+            return &self.bulk[(stream % BULK_LANES as u64) as usize];
         }
         // The first of the least loaded: the second one is dialed only when the first is busy.
         self.bulk.iter().min_by_key(|lane| lane.load()).expect("there is at least one")
@@ -119,14 +124,16 @@ impl Channel {
         &self.peer.address
     }
 
-    /// Sends a request and waits for its answer for at most `deadline`. Dropping the future forgets the call.
+    /// Sends a request and waits for its answer for at most `deadline`. Time in front of a slow link does not count as long
+    /// as bytes leave. Dropping the future forgets the call.
     ///
     /// Besides the service's own errors: `Unreachable` and `Unauthorized` (nothing was done), `Disconnected` and
     /// `Timeout` (it may have been done), `Protocol` (the answer does not decode).
     pub async fn call<C: Call>(&self, message: &C, deadline: Duration) -> Result<C::Reply> {
         let draft = Draft::encode(message)?;
         let size = draft.len();
-        let reply = self.exchange::<C>(draft, Vec::new(), size, deadline).await?;
+        let reply =
+            self.exchange::<C>(draft, Vec::new(), (size, message.stream()), deadline, &Departure::default()).await?;
         self.decode::<C>(reply.message)
     }
 
@@ -151,9 +158,22 @@ impl Channel {
         answer_bytes: usize,
         deadline: Duration,
     ) -> Result<Response<C::Reply>> {
+        self.call_observed(message, payload, answer_bytes, deadline, &Departure::default()).await
+    }
+
+    /// As [`Self::call_sized`], for a caller that judges the peer by the time that it takes: `departure` tells how much of
+    /// it was spent in front of the link.
+    pub async fn call_observed<C: Call>(
+        &self,
+        message: &C,
+        payload: Vec<Bytes>,
+        answer_bytes: usize,
+        deadline: Duration,
+        departure: &Departure,
+    ) -> Result<Response<C::Reply>> {
         let draft = Draft::encode(message)?;
         let bytes = payload.iter().map(Bytes::len).sum::<usize>().max(answer_bytes).max(draft.len());
-        let reply = self.exchange::<C>(draft, payload, bytes, deadline).await?;
+        let reply = self.exchange::<C>(draft, payload, (bytes, message.stream()), deadline, departure).await?;
         Ok(Response { message: self.decode::<C>(reply.message)?, payload: reply.payload })
     }
 
@@ -166,8 +186,9 @@ impl Channel {
         &self,
         draft: Draft,
         payload: Vec<Bytes>,
-        bytes: usize,
+        (bytes, stream): (usize, Option<u64>),
         deadline: Duration,
+        departure: &Departure,
     ) -> Result<RawReply> {
         check_payload_len(payload.iter().map(|buffer| buffer.len() as u64).sum())?;
         let runtime = &self.peer.origin.runtime;
@@ -175,8 +196,8 @@ impl Channel {
         let mut sends = 0;
         loop {
             sends += 1;
-            let lane = self.peer.lane(bytes);
-            match self.attempt::<C>(lane, &draft, &payload, end, deadline).await {
+            let lane = self.peer.lane(bytes, stream);
+            match self.attempt::<C>(lane, &draft, &payload, end, deadline, departure).await {
                 Outcome::Answered(answer) => return answer,
                 Outcome::Broken(error) => return Err(error.context(format_args!("{:?}", C::METHOD))),
                 // The connection turned out to be gone when the request was about to be written, or the server ends.
@@ -194,10 +215,10 @@ impl Channel {
         payload: &[Bytes],
         end: Moment,
         deadline: Duration,
+        departure: &Departure,
     ) -> Outcome {
         let runtime = &self.peer.origin.runtime;
-        let left = end.since(runtime.now());
-        let mut timer = std::pin::pin!(runtime.sleep(left));
+        let mut timer = std::pin::pin!(expired(runtime, end, departure));
         let connection = tokio::select! {
             biased;
             connection = lane.connection() => match connection {
@@ -209,27 +230,42 @@ impl Channel {
         let left_ms = u32::try_from(end.since(runtime.now()).as_millis()).unwrap_or(u32::MAX).max(1);
         let mut ticket = tokio::select! {
             biased;
-            ticket = connection.send(C::METHOD as u16, draft.clone(), payload.to_vec(), left_ms) => match ticket {
+            ticket = connection.send(C::METHOD as u16, draft.clone(), payload.to_vec(), left_ms, departure) => match ticket {
                 Ok(ticket) => ticket,
                 Err(error) => return Outcome::NotTaken(error),
             },
-            () = &mut timer => return Outcome::Answered(Err(self.late::<C>(deadline))),
+            () = &mut timer => return Outcome::Answered(Err(self.late::<C>(deadline, departure))),
         };
         tokio::select! {
             biased;
             outcome = ticket.outcome() => outcome,
             () = &mut timer => {
                 ticket.deadline_passed();
-                Outcome::Answered(Err(self.late::<C>(deadline)))
+                Outcome::Answered(Err(self.late::<C>(deadline, departure)))
             }
         }
     }
 
-    fn late<C: Call>(&self, deadline: Duration) -> Error {
-        err!(Timeout, "{:?} to {}: no answer within {} ms", C::METHOD, self.address(), deadline.as_millis())
+    fn late<C: Call>(&self, deadline: Duration, departure: &Departure) -> Error {
+        let link = match departure.held_up().as_millis() {
+            0 => String::new(),
+            held_up => format!(", beyond {held_up} ms in front of the link"),
+        };
+        err!(Timeout, "{:?} to {}: no answer within {} ms{link}", C::METHOD, self.address(), deadline.as_millis())
     }
 
     fn not_connected(&self, deadline: Duration) -> Error {
         err!(Unreachable, "{}: no connection within {} ms", self.address(), deadline.as_millis())
+    }
+}
+
+/// Returns when a call that ends at `end` has expired. It ends later by the time that the link held it up.
+async fn expired(runtime: &Runtime, end: Moment, departure: &Departure) {
+    loop {
+        let left = end.after(departure.held_up()).since(runtime.now());
+        if left.is_zero() {
+            return;
+        }
+        runtime.sleep(left).await;
     }
 }

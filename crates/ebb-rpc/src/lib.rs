@@ -13,7 +13,7 @@
 //! - Payloads are read into buffers of their own, and written without a copy.
 //!
 //! Reading order: `proof` and `handshake` (authentication), `reader` and `writer` (frames), `pending`, `connection`,
-//! `lane` and [`Connector`] (the caller's side), `fair`, `budget` and `pace` (the limits for each peer), `served`,
+//! `departure`, `lane` and [`Connector`] (the caller's side), `fair`, `budget` and `pace` (the limits for each peer), `served`,
 //! `reply` and [`Server`] (the server's side), [`Counters`].
 #![forbid(unsafe_code)]
 
@@ -21,6 +21,7 @@ mod budget;
 mod connection;
 mod connector;
 mod counters;
+mod departure;
 mod fair;
 mod handshake;
 mod identity;
@@ -39,6 +40,7 @@ mod writer;
 
 pub use connector::{Channel, Connector, Response, SMALL_CALL_MAX};
 pub use counters::{Counters, Traffic};
+pub use departure::Departure;
 pub use handshake::PROTOCOL;
 pub use identity::{Identity, PeerInfo, Secret};
 pub use server::{Answer, DRAIN_MAX, Payload, Request, Server, ServerOptions, Service, ServiceFuture};

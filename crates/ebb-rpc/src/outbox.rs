@@ -172,7 +172,7 @@ async fn write_waiting<T: Outgoing>(shared: Arc<Shared<T>>, mut writer: FrameWri
                 state.idle = Some(writer);
                 return;
             }
-            let count = state.waiting.len().min(BATCH_LEN);
+            let count = batch_len(&state.waiting);
             state.waiting.drain(..count).collect()
         };
         let (frames, held): (Vec<_>, Vec<_>) = batch.into_iter().filter_map(T::unpack).unzip();
@@ -182,4 +182,10 @@ async fn write_waiting<T: Outgoing>(shared: Arc<Shared<T>>, mut writer: FrameWri
             return shared.close(&error);
         }
     }
+}
+
+/// How many frames go out together: those up to the first large one, so that its caller soon hears that it has left.
+fn batch_len<T: Outgoing>(waiting: &VecDeque<T>) -> usize {
+    let before = waiting.iter().take(BATCH_LEN).take_while(|outgoing| outgoing.len() < LARGE).count();
+    (before + 1).min(BATCH_LEN).min(waiting.len())
 }

@@ -10,6 +10,7 @@ use ebb_wire::{FrameHeader, HEADER_LEN};
 use tokio::io::AsyncReadExt;
 
 use crate::counters::Link;
+use crate::departure::Movement;
 use crate::pace::{Course, Pace};
 
 /// Bytes taken from the socket at once when looking for headers: several small frames, little of a big one.
@@ -33,18 +34,24 @@ pub(crate) struct FrameReader {
     rest: usize,
     /// Bytes that have arrived so far: a sign of life for waiting calls.
     arrived: Arc<AtomicU64>,
+    movement: Movement,
 }
 
 impl FrameReader {
     pub fn new(read: ReadHalf, link: Link, peer: &str, runtime: Runtime, pace: Option<Pace>) -> Self {
         let buffer = BytesMut::with_capacity(BUFFER_LEN);
-        let (peer, arrived) = (peer.to_owned(), Arc::default());
-        Self { read, buffer, link, peer, runtime, pace, course: None, rest: 0, arrived }
+        let (peer, arrived, movement) = (peer.to_owned(), Arc::default(), Movement::default());
+        Self { read, buffer, link, peer, runtime, pace, course: None, rest: 0, arrived, movement }
     }
 
     /// Bytes that have arrived. They show whether the peer sends anything at all.
     pub fn arrived(&self) -> Arc<AtomicU64> {
         self.arrived.clone()
+    }
+
+    /// Tells when bytes arrive.
+    pub fn movement(&self) -> Movement {
+        self.movement.clone()
     }
 
     /// Waits for the next frame's header; `None` if the peer closed the connection between two frames.
@@ -160,6 +167,7 @@ impl FrameReader {
         let count = read.map_err(|error| err!(Disconnected, "connection to {}: {error}", self.peer))?;
         self.link.received(count as u64);
         self.arrived.fetch_add(count as u64, Ordering::Relaxed);
+        self.movement.note(self.runtime.now());
         Ok(count)
     }
 }

@@ -137,7 +137,6 @@ impl Served {
         if header.kind != FrameKind::Request {
             bail!(Protocol, "{} sent a frame of kind {:?} to a server", self.peer.address, header.kind);
         }
-        let received = self.common.runtime.now();
         let deadline = Duration::from_millis(header.deadline_ms.into());
         let mut reply = Reply {
             common: self.common.clone(),
@@ -146,7 +145,7 @@ impl Served {
             link: self.link.clone(),
             method: header.method,
             request: header.request,
-            expires: received.after(deadline),
+            expires: self.common.runtime.now().after(deadline),
             place: Some(place),
             is_begun: false,
         };
@@ -160,19 +159,20 @@ impl Served {
         let received = if bytes <= SMALL {
             Some(self.receive(bytes, message_len, payload_len).await?)
         } else {
-            // A large request holds memory that others wait for. So it runs no longer than its caller waits for the
-            // answer.
-            let runtime = self.common.runtime.clone();
+            // A large request holds memory that others wait for. So it waits no longer than its caller does for an
+            // answer, and as its caller it waits on while bytes move. The pace bounds that.
+            let (runtime, movement) = (self.common.runtime.clone(), self.reader.movement());
             tokio::select! {
                 biased;
                 received = self.receive(bytes, message_len, payload_len) => Some(received?),
-                () = runtime.sleep(deadline) => None,
+                () = movement.rested(&runtime, deadline) => None,
             }
         };
+        reply.expires = self.common.runtime.now().after(deadline);
         let Some((memory, message, payload)) = received else {
             self.reader.restart_clock();
             self.reader.skip_rest().await?;
-            reply.send(Err(err!(Timeout, "{method:?} was not received within {} ms", deadline.as_millis())));
+            reply.send(Err(err!(Timeout, "{method:?} got neither memory nor a byte for {} ms", deadline.as_millis())));
             return Ok(());
         };
         let request = Request { method, message, payload, peer: self.peer.clone(), deadline };

@@ -11,6 +11,7 @@ use ebb_wire::{FrameHeader, FrameKind, Message};
 use tokio::io::AsyncWriteExt;
 
 use crate::counters::Link;
+use crate::departure::Movement;
 use crate::pace::{Course, Pace};
 
 /// Buffers handed to the kernel at once.
@@ -143,6 +144,7 @@ pub(crate) struct FrameWriter {
     runtime: Runtime,
     /// A peer that takes bytes more slowly is given up.
     pace: Option<Pace>,
+    movement: Movement,
     /// The next bytes to write, in order.
     buffers: VecDeque<Bytes>,
     /// Headers and small pieces behind `buffers`, copied together: one buffer for the kernel instead of many.
@@ -151,7 +153,13 @@ pub(crate) struct FrameWriter {
 
 impl FrameWriter {
     pub fn new(write: WriteHalf, link: Link, peer: &str, runtime: Runtime, pace: Option<Pace>) -> Self {
-        Self { write, link, peer: peer.to_owned(), runtime, pace, buffers: VecDeque::new(), small: BytesMut::new() }
+        let (peer, movement) = (peer.to_owned(), Movement::default());
+        Self { write, link, peer, runtime, pace, movement, buffers: VecDeque::new(), small: BytesMut::new() }
+    }
+
+    /// Tells when bytes leave.
+    pub fn movement(&self) -> Movement {
+        self.movement.clone()
     }
 
     /// Writes all frames, in order.
@@ -206,6 +214,7 @@ impl FrameWriter {
             if count == 0 {
                 bail!(Disconnected, "{} takes no more bytes", self.peer);
             }
+            self.movement.note(self.runtime.now());
             self.link.sent(count as u64);
             self.advance(count);
         }

@@ -3,7 +3,7 @@
 use crate::pb;
 
 macro_rules! methods {
-    ($($(#[$doc:meta])* $name:ident = $number:literal, $reply:ident;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $reply:ident $(, in order by $stream:ident)?;)*) => {
         /// Number of a call. The numbers travel on the wire and never change.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
         #[repr(u16)]
@@ -33,6 +33,9 @@ macro_rules! methods {
         $(impl Call for pb::$name {
             const METHOD: Method = Method::$name;
             type Reply = pb::$reply;
+            $(fn stream(&self) -> Option<u64> {
+                Some(self.$stream)
+            })?
         })*
     };
 }
@@ -43,6 +46,11 @@ pub trait Call: prost::Message + Default {
     const METHOD: Method;
     /// The message that a good answer decodes to.
     type Reply: prost::Message + Default + 'static;
+
+    /// Calls with the same stream wait for each other at the server, in the order in which they were sent.
+    fn stream(&self) -> Option<u64> {
+        None
+    }
 }
 
 methods! {
@@ -120,7 +128,7 @@ methods! {
 
     // Block server.
     /// Versioned write, pipelined.
-    WriteReplica = 60, WriteReplicaReply;
+    WriteReplica = 60, WriteReplicaReply, in order by metablock;
     /// Sync up to a version.
     SyncReplicas = 61, SyncReplicasReply;
     /// Read chunks.

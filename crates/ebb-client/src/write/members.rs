@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_rpc::Response;
+use ebb_rpc::{Departure, Response};
 use ebb_runtime::{Moment, SeededBug};
 use ebb_types::deadlines::{LATE_WAIT, WRITE_DEADLINE};
 use ebb_types::{Error, ErrorKind, MetablockId, Result, Version, err};
@@ -264,16 +264,16 @@ async fn watched<C: Call>(
     let sent = shared.runtime.now();
     // A node that sleeps by plan before the deadline may fail to answer. That is no evidence of a fault.
     let serves_on = shared.awake_for(hop.member.node_id()).left().is_none_or(|left| left >= deadline);
-    let channel = shared.connector.channel(&hop.address);
+    let (channel, departure) = (shared.connector.channel(&hop.address), Departure::default());
     let answer = tokio::select! {
         biased;
-        answer = channel.call_sized(message, payload, expected, deadline) => answer,
+        answer = channel.call_observed(message, payload, expected, deadline, &departure) => answer,
         // Cancel-safety: the call is forgotten as if its deadline had passed.
-        () = given_up(shared, node, sent, deadline) => {
+        () = given_up(shared, node, sent, deadline, &departure) => {
             Err(err!(Timeout, "node n{node} answers nothing: it is frozen, or cut off from here"))
         }
     };
-    let now = shared.runtime.now();
+    let (now, sent) = (shared.runtime.now(), sent.after(departure.held_up()));
     let is_silent = match &answer {
         Ok(_) => {
             nodes.on_answer(node, now);
@@ -293,9 +293,9 @@ async fn watched<C: Call>(
     answer
 }
 
-/// Returns when it makes no sense any more to wait for an answer to a call that was sent at `sent`. Reasons are:
+/// Returns when it makes no sense any more to wait for an answer to a call that was begun at `begun`. Reasons are:
 /// another call has found the node silent, the master misses its heartbeats too, or earlier calls failed.
-async fn given_up(shared: &Arc<Shared>, node: u64, sent: Moment, deadline: Duration) {
+async fn given_up(shared: &Arc<Shared>, node: u64, begun: Moment, deadline: Duration, departure: &Departure) {
     let nodes = &shared.nodes;
     loop {
         let changed = nodes.changes().notified_owned();
@@ -304,7 +304,8 @@ async fn given_up(shared: &Arc<Shared>, node: u64, sent: Moment, deadline: Durat
         if nodes.is_silent(node) {
             return;
         }
-        let now = shared.runtime.now();
+        // What waits in front of the link has not been sent.
+        let (now, sent) = (shared.runtime.now(), begun.after(departure.held_up()));
         match nodes.ends_early(node, sent, deadline) {
             Some(end) if now < end => shared.runtime.sleep(end.since(now)).await,
             Some(_) if nodes.on_waited(node, sent, now) => {

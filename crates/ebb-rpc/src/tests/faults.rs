@@ -114,3 +114,71 @@ async fn a_restarted_server_is_found_again(runtime: Runtime) {
 }
 
 both!(a_restarted_server_is_found_again);
+
+const MIB: usize = 1 << 20;
+const DEADLINE: Duration = Duration::from_secs(2);
+
+/// Sends writes of a MiB each at once: their outcomes, and how long the last one took.
+async fn long_writes(
+    runtime: &Runtime,
+    channel: &Channel,
+    metablocks: impl Iterator<Item = u64>,
+) -> (Vec<Result<()>>, Duration) {
+    let begun = runtime.now();
+    let payload = pattern(0, MIB);
+    let tasks: Vec<_> = metablocks
+        .map(|metablock| {
+            let (channel, payload) = (channel.clone(), payload.clone());
+            runtime.spawn("long write", async move {
+                let write = pb::WriteReplica { metablock, ..Default::default() };
+                channel.call_with(&write, vec![payload], DEADLINE).await.map(drop)
+            })
+        })
+        .collect();
+    let mut outcomes = Vec::new();
+    for task in tasks {
+        outcomes.push(task.join().await.unwrap());
+    }
+    (outcomes, runtime.now().since(begun))
+}
+
+/// A program writes faster than the link carries: what waits here for longer than a deadline is answered all the same.
+async fn time_in_front_of_a_slow_link_does_not_count(runtime: Runtime) {
+    let site = serve(&runtime, ServerOptions::default()).await;
+    let relay = Relay::start(&runtime, &site.address).await;
+    relay.slow_down(4 * MIB);
+    let channel = connector(&runtime, "h2").channel(&relay.address);
+    let (outcomes, took) = long_writes(&runtime, &channel, 0..40).await;
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    assert!(took > DEADLINE * 2, "the link was not slow: {took:?}");
+    assert_eq!(*relay.accepted.borrow(), 2, "one connection for each lane");
+}
+
+both!(time_in_front_of_a_slow_link_does_not_count);
+
+/// A frozen peer takes bytes until the buffers are full; from then on the deadlines run.
+async fn a_frozen_peer_is_found_by_what_waits_for_it(runtime: Runtime) {
+    let site = serve(&runtime, ServerOptions::default()).await;
+    let relay = Relay::start(&runtime, &site.address).await;
+    let channel = connector(&runtime, "h2").channel(&relay.address);
+    let (outcomes, _) = long_writes(&runtime, &channel, 0..4).await;
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    relay.freeze();
+    let (outcomes, took) = long_writes(&runtime, &channel, 0..40).await;
+    assert!(outcomes.iter().all(Result::is_err), "{outcomes:?}");
+    assert!(took < DEADLINE + DEADLINE / 2, "{took:?}");
+}
+
+both!(a_frozen_peer_is_found_by_what_waits_for_it);
+
+/// Writes of one metablock wait for each other at the server: none gets ahead by way of another connection.
+async fn writes_of_a_metablock_go_over_one_connection(runtime: Runtime) {
+    let site = serve(&runtime, ServerOptions::default()).await;
+    let relay = Relay::start(&runtime, &site.address).await;
+    let channel = connector(&runtime, "h2").channel(&relay.address);
+    let (outcomes, _) = long_writes(&runtime, &channel, std::iter::repeat_n(7, 20)).await;
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    assert_eq!(*relay.accepted.borrow(), 1);
+}
+
+both!(writes_of_a_metablock_go_over_one_connection);
