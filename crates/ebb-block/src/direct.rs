@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_rpc::{Answer, Payload};
+use ebb_rpc::{Answer, Caller, Payload};
 use ebb_store::{Change, Progress, Write};
 use ebb_types::{Epoch, Error, ErrorKind, Incarnation, MetablockId, Result, bail};
 use ebb_wire::{convert, pb};
 
 use crate::node::Node;
-use crate::pipeline::{Pipeline, forward, result, to_write};
+use crate::pipeline::{Ahead, Pipeline, forward, result, to_write};
 use crate::staging::{Put, name_of};
 
 /// Answers `PutStaged`: keeps the bytes here and at the members of the pipeline; one result for each, this one first.
@@ -19,6 +19,7 @@ pub(crate) async fn put(
     message: pb::PutStaged,
     payload: Bytes,
     deadline: Duration,
+    caller: &Caller,
 ) -> Result<pb::WriteReplicaReply> {
     let pipeline = Pipeline::new(&message.pipeline)?;
     let onward = |member: pb::Member, rest: &[pb::Hop]| pb::PutStaged {
@@ -27,9 +28,9 @@ pub(crate) async fn put(
         pipeline: rest.to_vec(),
         ..message.clone()
     };
-    // Where the answers of those behind are waited for, the caller must still hear ours.
     let here = async { keep(node, &message, &payload) };
-    let behind = forward(node, &pipeline, onward, payload.clone(), deadline * 3 / 4);
+    let ahead = Ahead::new(deadline, message.hears_held_up, caller);
+    let behind = forward(node, &pipeline, onward, payload.clone(), &ahead);
     // Forwarded first: the next hop works while this one looks at the sums.
     let (mut behind, here) = tokio::join!(biased; behind, here);
     let kept = here.and_then(|()| Ok(node.volume(message.volume)?.progress(MetablockId::new(message.metablock))));

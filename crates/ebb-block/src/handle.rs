@@ -48,11 +48,11 @@ async fn change(node: Arc<Node>, request: Request) -> Result<Answer> {
     match request.method {
         Method::WriteReplica => {
             let message = request.decode()?;
-            reply(pipeline::write(&node, message, request.payload, request.deadline).await)
+            reply(pipeline::write(&node, message, request.payload, request.deadline, &request.caller).await)
         }
         Method::PutStaged => {
             let message = request.decode()?;
-            reply(direct::put(&node, message, request.payload, request.deadline).await)
+            reply(direct::put(&node, message, request.payload, request.deadline, &request.caller).await)
         }
         Method::ReadStaged => direct::read(&node, &request.decode()?),
         Method::DropStaged => reply(direct::forget(&node, &request.decode()?)),

@@ -1,9 +1,12 @@
 //! Pipelined writes: forwarded to the next member while they are written here.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use ebb_rpc::{Caller, Departure};
+use ebb_runtime::Runtime;
 use ebb_store::{Change, Progress, Write};
 use ebb_types::{Epoch, Error, Incarnation, MetablockId, Result, VolumeId, bail, err};
 use ebb_wire::{Call, convert, pb};
@@ -11,6 +14,8 @@ use ebb_wire::{Call, convert, pb};
 use crate::direct;
 use crate::node::{Node, for_all};
 
+/// While a call to the next hop is held up, the caller hears of it so many times within its deadline.
+const TELLS: u32 = 6;
 /// Longest pipeline: more members than any set has.
 const PIPELINE_MAX: usize = 16;
 
@@ -33,6 +38,36 @@ impl<'a> Pipeline<'a> {
     }
 }
 
+/// The one that waits for the answers of a pipeline.
+pub(crate) struct Ahead<'a> {
+    /// Of a call to the next hop.
+    deadline: Duration,
+    hears: Option<&'a Caller>,
+}
+
+impl<'a> Ahead<'a> {
+    /// It waits for `deadline` after a request that says whether it hears of what is held up.
+    pub(crate) fn new(deadline: Duration, hears_held_up: bool, caller: &'a Caller) -> Self {
+        // Where the answers of those behind are waited for, the caller must still hear ours.
+        Self { deadline: deadline * 3 / 4, hears: hears_held_up.then_some(caller) }
+    }
+
+    /// Tells the caller when a call to the next hop is held up in front of a link.
+    async fn hears_of(&self, runtime: &Runtime, departure: &Departure) -> Infallible {
+        let mut told = Duration::ZERO;
+        loop {
+            runtime.sleep(self.deadline / TELLS).await;
+            let held_up = departure.held_up();
+            if let Some(caller) = self.hears
+                && held_up > told
+            {
+                caller.tell_held_up();
+                told = held_up;
+            }
+        }
+    }
+}
+
 /// Writes here and at the members of the pipeline; one result for each, this one first. A failure of any of them is a
 /// result; only a malformed request is an error.
 pub(crate) async fn write(
@@ -40,6 +75,7 @@ pub(crate) async fn write(
     message: pb::WriteReplica,
     payload: Bytes,
     deadline: Duration,
+    caller: &Caller,
 ) -> Result<pb::WriteReplicaReply> {
     let pipeline = Pipeline::new(&message.pipeline)?;
     let write = match message.staged {
@@ -53,8 +89,7 @@ pub(crate) async fn write(
             }
         },
     };
-    // Where the answers of those behind are waited for, the caller must still hear ours.
-    let hop_deadline = deadline * 3 / 4;
+    let ahead = Ahead::new(deadline, message.hears_held_up, caller);
     let bytes = message.length;
     let here = async {
         let _writing = node.begin_writing(bytes);
@@ -71,7 +106,7 @@ pub(crate) async fn write(
         pipeline: rest.to_vec(),
         ..message.clone()
     };
-    let (mut behind, here) = tokio::join!(biased; forward(node, &pipeline, onward, payload, hop_deadline), here);
+    let (mut behind, here) = tokio::join!(biased; forward(node, &pipeline, onward, payload, &ahead), here);
     let mut results = vec![result(node, message.volume, write.metablock, here)];
     results.append(&mut behind);
     // The node before this one in the pipeline counts the results.
@@ -100,14 +135,20 @@ pub(crate) async fn forward<C: Call<Reply = pb::WriteReplicaReply>>(
     pipeline: &Pipeline<'_>,
     onward: impl FnOnce(pb::Member, &[pb::Hop]) -> C,
     payload: Bytes,
-    deadline: Duration,
+    ahead: &Ahead<'_>,
 ) -> Vec<pb::MemberResult> {
     let (Some((hop, rest)), Some(member)) = (pipeline.hops.split_first(), pipeline.members.first()) else {
         return Vec::new();
     };
     let onward = onward(*member, rest);
     let payload = if payload.is_empty() { Vec::new() } else { vec![payload] };
-    let sent = node.connector.channel(&hop.address).call_with(&onward, payload, deadline).await;
+    let departure = Departure::default();
+    let channel = node.connector.channel(&hop.address);
+    let sent = tokio::select! {
+        biased;
+        sent = channel.call_observed(&onward, payload, 0, ahead.deadline, &departure) => sent,
+        never = ahead.hears_of(&node.runtime, &departure) => match never {},
+    };
     let members = &pipeline.members;
     let results = match sent {
         Ok(reply) if reply.message.results.len() == members.len() => reply.message.results,

@@ -133,7 +133,7 @@ impl Connection {
         let started = self.runtime.now();
         *self.used.lock() = started;
         departure.queue(started, &self.movement);
-        let (request, outcome) = self.pending.register()?;
+        let (request, outcome) = self.pending.register(departure)?;
         let arrived_before = self.arrived.load(Ordering::Relaxed);
         let departure = departure.clone();
         let ticket = Ticket {
@@ -228,6 +228,7 @@ async fn write_requests(requests: Outbox<Waiting>, pending: Arc<Pending>) {
 
 /// An arrival on a connection.
 enum Arrival {
+    /// An answer, or what comes before it.
     Answer,
     /// The peer takes no further request, and has answered all that it took.
     Goodbye(Error),
@@ -264,6 +265,11 @@ async fn read_answers(
 /// Reads one answer and hands it over.
 async fn read_answer(reader: &mut FrameReader, pending: &Pending, link: &Link) -> Result<Arrival> {
     let Some(header) = reader.header().await? else { return Ok(Arrival::End) };
+    if header.kind == FrameKind::HeldUp {
+        reader.skip_rest().await?;
+        pending.tell_held_up(header.request, reader.movement().last());
+        return Ok(Arrival::Answer);
+    }
     if !matches!(header.kind, FrameKind::Reply | FrameKind::Failure) {
         bail!(Protocol, "a server sent a frame of kind {:?}", header.kind);
     }

@@ -1,7 +1,9 @@
 //! Calls to peers.
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -111,6 +113,18 @@ impl Peer {
     }
 }
 
+/// A request that is to be sent, perhaps more than once.
+struct Outbound<'a> {
+    draft: Draft,
+    payload: Vec<Bytes>,
+    /// That it carries, there or back.
+    bytes: usize,
+    /// Those of one stream go out in the order in which they were begun.
+    stream: Option<u64>,
+    deadline: Duration,
+    departure: &'a Departure,
+}
+
 /// Calls to one peer. Cheap to clone; calls run side by side.
 #[derive(Clone, Debug)]
 pub struct Channel {
@@ -130,11 +144,7 @@ impl Channel {
     /// Besides the service's own errors: `Unreachable` and `Unauthorized` (nothing was done), `Disconnected` and
     /// `Timeout` (it may have been done), `Protocol` (the answer does not decode).
     pub async fn call<C: Call>(&self, message: &C, deadline: Duration) -> Result<C::Reply> {
-        let draft = Draft::encode(message)?;
-        let size = draft.len();
-        let reply =
-            self.exchange::<C>(draft, Vec::new(), (size, message.stream()), deadline, &Departure::default()).await?;
-        self.decode::<C>(reply.message)
+        self.call_sized(message, Vec::new(), 0, deadline).await.map(|response| response.message)
     }
 
     /// A call with raw bytes in the request, the answer, or both. The buffers go out one after the other, uncopied.
@@ -171,9 +181,11 @@ impl Channel {
         deadline: Duration,
         departure: &Departure,
     ) -> Result<Response<C::Reply>> {
+        check_payload_len(payload.iter().map(|buffer| buffer.len() as u64).sum())?;
         let draft = Draft::encode(message)?;
         let bytes = payload.iter().map(Bytes::len).sum::<usize>().max(answer_bytes).max(draft.len());
-        let reply = self.exchange::<C>(draft, payload, (bytes, message.stream()), deadline, departure).await?;
+        let request = Outbound { draft, payload, bytes, stream: message.stream(), deadline, departure };
+        let reply = self.exchange::<C>(&request).await?;
         Ok(Response { message: self.decode::<C>(reply.message)?, payload: reply.payload })
     }
 
@@ -182,22 +194,12 @@ impl Channel {
             .map_err(|error| err!(Protocol, "answer of {} to {:?} does not decode: {error}", self.address(), C::METHOD))
     }
 
-    async fn exchange<C: Call>(
-        &self,
-        draft: Draft,
-        payload: Vec<Bytes>,
-        (bytes, stream): (usize, Option<u64>),
-        deadline: Duration,
-        departure: &Departure,
-    ) -> Result<RawReply> {
-        check_payload_len(payload.iter().map(|buffer| buffer.len() as u64).sum())?;
-        let runtime = &self.peer.origin.runtime;
-        let end = runtime.now().after(deadline);
+    async fn exchange<C: Call>(&self, request: &Outbound<'_>) -> Result<RawReply> {
+        let end = self.peer.origin.runtime.now().after(request.deadline);
         let mut sends = 0;
         loop {
             sends += 1;
-            let lane = self.peer.lane(bytes, stream);
-            match self.attempt::<C>(lane, &draft, &payload, end, deadline, departure).await {
+            match self.attempt::<C>(request, end).await {
                 Outcome::Answered(answer) => return answer,
                 Outcome::Broken(error) => return Err(error.context(format_args!("{:?}", C::METHOD))),
                 // The connection turned out to be gone when the request was about to be written, or the server ends.
@@ -208,50 +210,60 @@ impl Channel {
     }
 
     /// Sends the request once, on a connection that stands or can be made, and waits.
-    async fn attempt<C: Call>(
-        &self,
-        lane: &Lane,
-        draft: &Draft,
-        payload: &[Bytes],
-        end: Moment,
-        deadline: Duration,
-        departure: &Departure,
-    ) -> Outcome {
+    async fn attempt<C: Call>(&self, request: &Outbound<'_>, end: Moment) -> Outcome {
         let runtime = &self.peer.origin.runtime;
-        let mut timer = std::pin::pin!(expired(runtime, end, departure));
-        let connection = tokio::select! {
+        let lane = self.peer.lane(request.bytes, request.stream);
+        let mut timer = std::pin::pin!(expired(runtime, end, request.departure));
+        let connected = async {
+            let turn = match request.stream {
+                Some(_) => Some(lane.turn().await),
+                None => None,
+            };
+            lane.connection().await.map(|connection| (turn, connection))
+        };
+        let (turn, connection) = tokio::select! {
             biased;
-            connection = lane.connection() => match connection {
-                Ok(connection) => connection,
+            connected = connected => match connected {
+                Ok(connected) => connected,
                 Err(error) => return Outcome::Answered(Err(error)),
             },
-            () = &mut timer => return Outcome::Answered(Err(self.not_connected(deadline))),
+            () = &mut timer => return Outcome::Answered(Err(self.not_connected(request.deadline))),
         };
         let left_ms = u32::try_from(end.since(runtime.now()).as_millis()).unwrap_or(u32::MAX).max(1);
-        let mut ticket = tokio::select! {
-            biased;
-            ticket = connection.send(C::METHOD as u16, draft.clone(), payload.to_vec(), left_ms, departure) => match ticket {
-                Ok(ticket) => ticket,
-                Err(error) => return Outcome::NotTaken(error),
+        let (draft, payload) = (request.draft.clone(), request.payload.clone());
+        let mut sending = std::pin::pin!(connection.send(C::METHOD as u16, draft, payload, left_ms, request.departure));
+        let begun = poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await;
+        // It has its place in the connection's queue: the next one may follow.
+        drop(turn);
+        let sent = match begun {
+            Poll::Ready(sent) => sent,
+            Poll::Pending => tokio::select! {
+                biased;
+                sent = sending => sent,
+                () = &mut timer => return Outcome::Answered(Err(self.late::<C>(request))),
             },
-            () = &mut timer => return Outcome::Answered(Err(self.late::<C>(deadline, departure))),
+        };
+        let mut ticket = match sent {
+            Ok(ticket) => ticket,
+            Err(error) => return Outcome::NotTaken(error),
         };
         tokio::select! {
             biased;
             outcome = ticket.outcome() => outcome,
             () = &mut timer => {
                 ticket.deadline_passed();
-                Outcome::Answered(Err(self.late::<C>(deadline, departure)))
+                Outcome::Answered(Err(self.late::<C>(request)))
             }
         }
     }
 
-    fn late<C: Call>(&self, deadline: Duration, departure: &Departure) -> Error {
-        let link = match departure.held_up().as_millis() {
+    fn late<C: Call>(&self, request: &Outbound<'_>) -> Error {
+        let link = match request.departure.held_up().as_millis() {
             0 => String::new(),
             held_up => format!(", beyond {held_up} ms in front of the link"),
         };
-        err!(Timeout, "{:?} to {}: no answer within {} ms{link}", C::METHOD, self.address(), deadline.as_millis())
+        let waited = request.deadline.as_millis();
+        err!(Timeout, "{:?} to {}: no answer within {waited} ms{link}", C::METHOD, self.address())
     }
 
     fn not_connected(&self, deadline: Duration) -> Error {

@@ -3,16 +3,15 @@
 //! A program writes faster than a slow link carries. The time that its requests spend in front of the link says nothing
 //! about the peer, so it does not count against their deadlines as long as bytes leave. A frozen peer takes bytes until
 //! the buffers of the kernels are full. Then none leaves, and the deadline runs.
+//!
+//! A peer that passes a request on may be held up by its own link. It says so from time to time.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_runtime::{Moment, Runtime};
-use ebb_types::deadlines::OPERATION_DEADLINE;
+use ebb_types::deadlines::HELD_UP_MAX;
 use parking_lot::Mutex;
-
-/// A request gets at most so much time beyond its deadline. The operation that it belongs to has failed by then.
-const HELD_UP_MAX: Duration = OPERATION_DEADLINE;
 
 /// The last moment at which bytes moved on a connection, in one direction. Cheap to clone; clones share it.
 #[derive(Clone, Debug, Default)]
@@ -23,7 +22,8 @@ impl Movement {
         *self.0.lock() = now;
     }
 
-    fn last(&self) -> Moment {
+    /// Zero if nothing has moved yet.
+    pub fn last(&self) -> Moment {
         *self.0.lock()
     }
 
@@ -52,17 +52,17 @@ enum Stage {
     /// Its last byte has not left.
     Queued { since: Moment, movement: Movement },
     /// Its last byte has left.
-    Left { held_up: Duration },
+    Left { since: Moment, held_up: Duration },
 }
 
 impl Departure {
-    /// How long the request has waited while bytes before its last one left.
+    /// How long the request has waited while bytes before its last one left, or while the peer said that it waits in its turn.
     #[must_use]
     pub fn held_up(&self) -> Duration {
         match &*self.0.lock() {
             Stage::Before => Duration::ZERO,
             Stage::Queued { since, movement } => movement.last().since(*since).min(HELD_UP_MAX),
-            Stage::Left { held_up } => *held_up,
+            Stage::Left { held_up, .. } => *held_up,
         }
     }
 
@@ -73,7 +73,17 @@ impl Departure {
 
     fn leave(&self) {
         let held_up = self.held_up();
-        *self.0.lock() = Stage::Left { held_up };
+        let mut stage = self.0.lock();
+        if let Stage::Queued { since, .. } = *stage {
+            *stage = Stage::Left { since, held_up };
+        }
+    }
+
+    /// The peer says at `now` that what it waits for is held up.
+    pub(crate) fn hear_held_up(&self, now: Moment) {
+        if let Stage::Left { since, held_up } = &mut *self.0.lock() {
+            *held_up = now.since(*since).min(HELD_UP_MAX);
+        }
     }
 }
 
@@ -107,6 +117,8 @@ mod tests {
         drop(Leaving(departure.clone()));
         movement.note(at(20));
         assert_eq!(departure.held_up(), Duration::from_secs(3), "later bytes are of other requests");
+        departure.hear_held_up(at(19));
+        assert_eq!(departure.held_up(), Duration::from_secs(9), "the peer waits for a link");
     }
 
     #[test]

@@ -278,7 +278,9 @@ impl<'a> Wire<'a> {
                 let failure = pb::Failure::decode(&body[..len]).map_err(undecodable)?;
                 Err(Error::from(failure).context(format_args!("{} refused the connection", self.peer())))
             }
-            FrameKind::Request | FrameKind::Reply => bail!(Protocol, "{} skipped the handshake", self.peer()),
+            FrameKind::Request | FrameKind::Reply | FrameKind::HeldUp => {
+                bail!(Protocol, "{} skipped the handshake", self.peer())
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use ebb_runtime::{Moment, Runtime};
 use ebb_types::deadlines::DIAL_TIMEOUT;
 use ebb_types::{Error, ErrorKind, Result, err};
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{MutexGuard, watch};
 
 use crate::connection::Connection;
 use crate::counters::Link;
@@ -32,6 +32,7 @@ pub(crate) struct Lane {
     origin: Arc<Origin>,
     address: Arc<str>,
     state: Arc<Mutex<State>>,
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 type Dialed = Option<Result<Arc<Connection>>>;
@@ -53,7 +54,13 @@ enum State {
 
 impl Lane {
     pub fn new(origin: Arc<Origin>, address: Arc<str>) -> Self {
-        Self { origin, address, state: Arc::new(Mutex::new(State::Down)) }
+        Self { origin, address, state: Arc::new(Mutex::new(State::Down)), turn: Arc::default() }
+    }
+
+    /// Waits until those that asked before have queued their requests. Those that wait for a connection learn of it in any
+    /// order.
+    pub async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().await
     }
 
     /// Calls in progress on its connection.

@@ -14,10 +14,11 @@
 //!
 //! Reading order: `proof` and `handshake` (authentication), `reader` and `writer` (frames), `pending`, `connection`,
 //! `departure`, `lane` and [`Connector`] (the caller's side), `fair`, `budget` and `pace` (the limits for each peer), `served`,
-//! `reply` and [`Server`] (the server's side), [`Counters`].
+//! `reply`, [`Caller`] and [`Server`] (the server's side), [`Counters`].
 #![forbid(unsafe_code)]
 
 mod budget;
+mod caller;
 mod connection;
 mod connector;
 mod counters;
@@ -38,6 +39,7 @@ mod server;
 mod tests;
 mod writer;
 
+pub use caller::Caller;
 pub use connector::{Channel, Connector, Response, SMALL_CALL_MAX};
 pub use counters::{Counters, Traffic};
 pub use departure::Departure;

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use ebb_runtime::Moment;
 use ebb_types::{Error, Result};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+
+use crate::departure::Departure;
 
 /// A good answer before it is decoded.
 #[derive(Debug)]
@@ -40,12 +43,13 @@ struct Table {
 #[derive(Debug)]
 struct Waiting {
     outcome: oneshot::Sender<Outcome>,
+    departure: Departure,
     sent: bool,
 }
 
 impl Pending {
     /// A number for a new call and the place where its outcome will appear; an error if the connection is closed.
-    pub fn register(&self) -> Result<(u64, oneshot::Receiver<Outcome>)> {
+    pub fn register(&self, departure: &Departure) -> Result<(u64, oneshot::Receiver<Outcome>)> {
         let mut table = self.0.lock();
         if let Some(error) = &table.closed {
             return Err(error.clone());
@@ -53,7 +57,7 @@ impl Pending {
         table.next += 1;
         let request = table.next;
         let (outcome, receiver) = oneshot::channel();
-        table.waiting.insert(request, Waiting { outcome, sent: false });
+        table.waiting.insert(request, Waiting { outcome, departure: departure.clone(), sent: false });
         Ok((request, receiver))
     }
 
@@ -71,6 +75,13 @@ impl Pending {
     /// Whether the caller still waits for this call.
     pub fn is_waiting(&self, request: u64) -> bool {
         self.0.lock().waiting.contains_key(&request)
+    }
+
+    /// The peer says that what a call waits for is held up.
+    pub fn tell_held_up(&self, request: u64, now: Moment) {
+        if let Some(waiting) = self.0.lock().waiting.get(&request) {
+            waiting.departure.hear_held_up(now);
+        }
     }
 
     /// Forgets a call that its caller gave up.

@@ -50,7 +50,7 @@ impl Reply {
         let memory = self.common.memory.charge(&self.key, frame.memory());
         // A connection that is gone needs no answer.
         let runtime = self.common.runtime.clone();
-        let _ = self.answers.put(Answered { runtime, frame, expires: self.expires, memory, place, held });
+        let _ = self.answers.put(Answered { runtime, frame, expires: self.expires, memory, place: Some(place), held });
     }
 
     fn reply_frame(&self, answer: Answer) -> Result<Frame> {
@@ -83,20 +83,21 @@ impl Drop for Reply {
     }
 }
 
-/// An answer on its way out. It holds its request's place until it has been written or dropped.
+/// An answer, or what is told before it, on its way out. An answer holds its request's place until it has been written or
+/// dropped.
 pub(crate) struct Answered {
     pub runtime: Runtime,
     pub frame: Frame,
     /// After this the caller does not wait for it.
     pub expires: Moment,
     pub memory: Share<PeerKey>,
-    pub place: OwnedSemaphorePermit,
+    pub place: Option<OwnedSemaphorePermit>,
     /// What the service wants to keep until then.
     pub held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Outgoing for Answered {
-    type Resources = (Share<PeerKey>, OwnedSemaphorePermit, Option<Arc<dyn Any + Send + Sync>>);
+    type Resources = (Share<PeerKey>, Option<OwnedSemaphorePermit>, Option<Arc<dyn Any + Send + Sync>>);
 
     fn len(&self) -> u64 {
         self.frame.len()

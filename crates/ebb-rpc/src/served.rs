@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::PeerInfo;
 use crate::budget::{Budget, PeerKey, SMALL, Share};
+use crate::caller::Caller;
 use crate::counters::Link;
 use crate::outbox::Outbox;
 use crate::reader::FrameReader;
@@ -175,7 +176,8 @@ impl Served {
             reply.send(Err(err!(Timeout, "{method:?} got neither memory nor a byte for {} ms", deadline.as_millis())));
             return Ok(());
         };
-        let request = Request { method, message, payload, peer: self.peer.clone(), deadline };
+        let caller = Caller::new(&self.common, &self.answers, &self.key, (header.method, header.request));
+        let request = Request { method, message, payload, peer: self.peer.clone(), deadline, caller };
         let common = self.common.clone();
         reply.is_begun = true;
         let work = async move {
@@ -203,7 +205,11 @@ impl Served {
         let memory = self.common.memory.charge(&self.key, goodbye.memory());
         let runtime = self.common.runtime.clone();
         let expires = runtime.now();
-        if self.answers.put(Answered { runtime, frame: goodbye, expires, memory, place, held: None }).is_err() {
+        if self
+            .answers
+            .put(Answered { runtime, frame: goodbye, expires, memory, place: Some(place), held: None })
+            .is_err()
+        {
             return false;
         }
         drop(places);
@@ -238,11 +244,11 @@ impl Served {
 }
 
 async fn answer(common: &Common, request: Request) -> Result<Answer> {
-    let (method, deadline) = (request.method, request.deadline);
+    let (method, deadline, caller) = (request.method, request.deadline, request.caller.clone());
     tokio::select! {
         biased;
         answer = common.service.handle(request) => answer,
-        () = common.runtime.sleep(deadline) => {
+        () = caller.has_given_up(&common.runtime, deadline) => {
             Err(err!(Timeout, "{method:?} was not done within {} ms", deadline.as_millis()))
         }
     }

@@ -17,7 +17,7 @@ use crate::budget::{Budget, PeerKey, Quota, Share, host_of};
 use crate::counters::Link;
 use crate::pace::Pace;
 use crate::served::{self, Common};
-use crate::{Counters, Identity, PeerInfo, handshake};
+use crate::{Caller, Counters, Identity, PeerInfo, handshake};
 
 /// A request as a service sees it.
 #[derive(Clone, Debug)]
@@ -32,6 +32,8 @@ pub struct Request {
     pub peer: Arc<PeerInfo>,
     /// How long the caller waits, from receipt.
     pub deadline: Duration,
+    /// To tell it something before the answer.
+    pub caller: Caller,
 }
 
 impl Request {

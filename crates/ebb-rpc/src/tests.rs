@@ -74,7 +74,8 @@ pub fn identity(host: &str, role: &str) -> Identity {
 
 /// A service whose calls do what tests need:
 /// - `Counters`: answers at once.
-/// - `WriteReplica`: answers with the payload's length as sequence number.
+/// - `WriteReplica`: answers with the payload's length as sequence number, after `length` milliseconds. Until then it tells every
+///   200 ms that it is held up, at most `offset` times.
 /// - `ReadReplica`: a payload comes back as it is; without one, `length` bytes of [`pattern`] from `offset`.
 /// - `Scrub`: answers after `rate_bytes_per_sec` milliseconds.
 /// - `Fsck`: refuses.
@@ -93,10 +94,27 @@ impl Echo {
         Arc::new(Self { runtime: runtime.clone(), running: count(), dropped: count(), answered: count() })
     }
 
+    async fn hold_up(&self, request: &Request) -> Result<()> {
+        let message: pb::WriteReplica = request.decode()?;
+        let tell = async {
+            for _ in 0..message.offset {
+                self.runtime.sleep(Duration::from_millis(200)).await;
+                request.caller.tell_held_up();
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            biased;
+            () = self.runtime.sleep(Duration::from_millis(message.length)) => Ok(()),
+            () = tell => Ok(()),
+        }
+    }
+
     async fn answer(&self, request: Request) -> Result<Answer> {
         match request.method {
             Method::Counters => Ok(Answer::new(&pb::CountersReply { calls: 1, ..Default::default() })),
             Method::WriteReplica => {
+                self.hold_up(&request).await?;
                 let version = pb::Version { epoch: 1, seq: request.payload.len() as u64 };
                 let result = pb::MemberResult { received: Some(version), ..Default::default() };
                 Ok(Answer::new(&pb::WriteReplicaReply { results: vec![result] }))

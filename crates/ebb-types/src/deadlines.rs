@@ -17,6 +17,9 @@ pub const LATE_WAIT: Duration = Duration::from_secs(1);
 /// A write or sync of a member that answers at all answers within this.
 pub const WRITE_DEADLINE: Duration = Duration::from_secs(4);
 
+/// So much time in front of slow links does not count against a call's deadline, while bytes move there.
+pub const HELD_UP_MAX: Duration = Duration::from_secs(12);
+
 /// A client that has asked for a replacement in vain asks again after this.
 pub const REPLACE_PAUSE: Duration = Duration::from_millis(400);
 
@@ -61,6 +64,8 @@ const _: () = assert!(is_before(GOES_ON_WITHIN, SHARED_ATTEMPT));
 // A copy that does not come about is given up, and the set goes on without it, before the operation fails.
 const _: () = assert!(is_before(sum([GOES_ON_WITHIN, PULL_DEADLINE, CHOOSE_DEADLINE]), OPERATION_DEADLINE));
 const _: () = assert!(is_before(sum([GOES_ON_WITHIN, PULL_DEADLINE_LAST, CHOOSE_DEADLINE]), OPERATION_DEADLINE));
+// The same for a member behind a link that is too slow for what is written.
+const _: () = assert!(is_before(sum([HELD_UP_MAX, WRITE_DEADLINE, PULL_DEADLINE]), OPERATION_DEADLINE));
 // No operation waits until a node is dead.
 const _: () = assert!(is_before(GOES_ON_WITHIN, DEAD_TIME));
 

@@ -39,6 +39,8 @@ pub enum FrameKind {
     Failure = 3,
     /// Handshake, before anything else.
     Hello = 4,
+    /// Before an answer: what it waits for is held up in front of a link. Only for calls that ask to be told.
+    HeldUp = 5,
 }
 
 /// A decoded header.
@@ -93,6 +95,7 @@ impl FrameHeader {
             2 => FrameKind::Reply,
             3 => FrameKind::Failure,
             4 => FrameKind::Hello,
+            5 => FrameKind::HeldUp,
             other => bail!(Protocol, "unknown frame kind {other}"),
         };
         let header = Self {

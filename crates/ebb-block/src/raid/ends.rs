@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use ebb_code::Trailer;
+use ebb_rpc::Caller;
 use ebb_store::{PullSource, Purpose, SourceChunks};
 use ebb_types::{CHUNK_SIZE, Epoch, Error, MetablockId, RaidSetId, Result, Version, bail, err};
 use ebb_wire::frame::crc32c;
@@ -261,7 +262,7 @@ impl Target {
             ..Default::default()
         };
         let reply = if self.member.node == node.raw_id() {
-            pipeline::write(node, message, bytes, DEADLINE).await?
+            pipeline::write(node, message, bytes, DEADLINE, &Caller::default()).await?
         } else {
             let channel = node.connector.channel(&self.hop.address);
             channel.call_with(&message, vec![bytes], DEADLINE).await?.message

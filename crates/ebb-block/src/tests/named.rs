@@ -24,6 +24,7 @@ async fn put(client: &Client, hop: &pb::Hop, request: u64, offset: u64, data: &B
         offset,
         checksums: sums(offset, data),
         pipeline: Vec::new(),
+        hears_held_up: false,
     };
     let answer = client.connector.channel(&hop.address).call_with(&message, vec![data.clone()], LONG).await.unwrap();
     assert_eq!(answer.message.results[0].failure, None);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ebb_runtime::Runtime;
+use ebb_runtime::virt::LinkOptions;
 use ebb_types::ErrorKind;
 use ebb_wire::pb;
 
@@ -79,6 +80,31 @@ fn a_dead_frozen_or_refusing_hop_is_a_result_in_time() {
         wrong.member.as_mut().unwrap().volume = 77;
         let results = client.write(&[wrong], 1, 5, 0, &data, false, LONG).await;
         assert_eq!(failures(&results), [ErrorKind::NoReplica.raw()]);
+    });
+}
+
+/// The first member takes the bytes at once, and its own link holds them up for longer than the caller's deadline.
+#[test]
+fn a_caller_waits_for_a_chain_as_long_as_a_link_within_it_carries_bytes() {
+    in_world(6, |world, _, master| async move {
+        let hops = [hop(&virt_server(&world, "h1", &master).await), hop(&virt_server(&world, "h2", &master).await)];
+        world.link("h1", "h2", LinkOptions { bandwidth_bytes_per_sec: 2 << 20, ..LinkOptions::default() });
+        let runtime = world.process("client").runtime();
+        let (client, begun) = (Client::new(&runtime), runtime.now());
+        let data = bytes(1 << 20, 1);
+        let writes =
+            (1..=20).map(|seq| client.write(&hops, 1, seq, (seq - 1) << 20, &data, false, Duration::from_secs(4)));
+        for results in futures_util::future::join_all(writes).await {
+            assert_eq!(failures(&results), [0, 0], "{results:?}");
+        }
+        let took = runtime.now().since(begun);
+        assert!(took > Duration::from_secs(9), "the link was not slow: {took:?}");
+        // Frozen, the last member takes no bytes: the caller hears of it in time.
+        world.process("h2").freeze();
+        let begun = runtime.now();
+        let results = client.write(&hops, 1, 21, 20 << 20, &data, false, Duration::from_secs(4)).await;
+        assert_eq!(failures(&results), [0, ErrorKind::Timeout.raw()]);
+        assert!(runtime.now().since(begun) < Duration::from_secs(5));
     });
 }
 

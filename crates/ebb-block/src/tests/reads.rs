@@ -47,7 +47,11 @@ fn a_read_tells_of_the_others_and_is_refused_above_its_limit() {
             assert_eq!((refused.message, refused.payload), (nothing, Bytes::new()));
             read(&clients[3], &hop, 3, Some(3 * PART)).await
         };
-        let [a, b, c] = [0, 1, 2].map(|part| read(&clients[part as usize], &hop, part, None));
+        let in_turn = async |part: u64| {
+            runtime.sleep(Duration::from_millis(5 * part)).await;
+            read(&clients[part as usize], &hop, part, None).await
+        };
+        let [a, b, c] = [0, 1, 2].map(in_turn);
         let (a, b, c, d) = tokio::join!(a, b, c, refused);
         let told = [&a, &b, &c, &d].map(|answer| answer.message.queued_bytes.unwrap() / PART);
         assert_eq!(told, [0, 1, 2, 3], "each those before it");

@@ -117,6 +117,7 @@ impl Client {
             checksums: sums(offset, data),
             sync,
             pipeline: hops[1..].to_vec(),
+            hears_held_up: true,
             ..pb::WriteReplica::default()
         };
         let channel = self.connector.channel(&hops[0].address);

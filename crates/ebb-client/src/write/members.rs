@@ -40,6 +40,7 @@ pub(crate) async fn write(
         incarnation: member.incarnation,
         sync,
         pipeline: pipeline.iter().map(Hop::to_message).collect(),
+        hears_held_up: true,
         ..message
     };
     // Cancel-safety: the write is sent again to each member by itself, and a member that has it answers "done".
@@ -55,7 +56,8 @@ pub(crate) async fn put(shared: &Arc<Shared>, hops: &[Hop], message: pb::PutStag
     let Some((first, pipeline)) = hops.split_first() else { return Vec::new() };
     let member = first.member;
     let pipeline = pipeline.iter().map(Hop::to_message).collect();
-    let message = pb::PutStaged { volume: member.volume, incarnation: member.incarnation, pipeline, ..message };
+    let (volume, incarnation) = (member.volume, member.incarnation);
+    let message = pb::PutStaged { volume, incarnation, pipeline, hears_held_up: true, ..message };
     // Cancel-safety: the caller then gives up the ticket, and with it the bytes that members keep.
     along_chain(shared, hops, watched(shared, first, &message, vec![bytes], 0, WRITE_DEADLINE)).await
 }

@@ -73,6 +73,7 @@ impl<'a> ByHand<'a> {
                 offset: part.offset,
                 checksums: Vec::clone(&sums),
                 pipeline: Vec::new(),
+                hears_held_up: false,
             };
             let mut kept = 0;
             for address in self.cluster.node_addresses() {

@@ -182,3 +182,20 @@ async fn writes_of_a_metablock_go_over_one_connection(runtime: Runtime) {
 }
 
 both!(writes_of_a_metablock_go_over_one_connection);
+
+/// A server that passes a request on waits for its own link: its caller waits as long as it hears so, and no longer.
+async fn a_caller_waits_while_it_hears_that_its_request_is_held_up(runtime: Runtime) {
+    let site = serve(&runtime, ServerOptions::default()).await;
+    let channel = connector(&runtime, "h2").channel(&site.address);
+    let held_up = |tells| pb::WriteReplica { length: 2000, offset: tells, ..Default::default() };
+    let deadline = Duration::from_millis(700);
+    let begun = runtime.now();
+    channel.call(&held_up(8), deadline).await.unwrap();
+    assert!(runtime.now().since(begun) >= Duration::from_secs(2));
+    let begun = runtime.now();
+    assert_eq!(channel.call(&held_up(3), deadline).await.unwrap_err().kind(), ErrorKind::Timeout);
+    let took = runtime.now().since(begun);
+    assert!((1200..1900).contains(&took.as_millis()), "told for 600 ms: {took:?}");
+}
+
+both!(a_caller_waits_while_it_hears_that_its_request_is_held_up);

@@ -14,6 +14,7 @@ fn request(message: &impl ebb_wire::Message, method: Method) -> Request {
         payload: bytes::Bytes::new(),
         peer: Arc::new(peer),
         deadline: std::time::Duration::from_secs(9),
+        caller: ebb_rpc::Caller::default(),
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) const FRAME: Target = Target {
     samples: || {
         let header =
             |kind, method| FrameHeader { kind, method, request: 99, message_len: 5, payload_len: 6, deadline_ms: 700 };
-        [FrameKind::Request, FrameKind::Reply, FrameKind::Failure, FrameKind::Hello]
+        [FrameKind::Request, FrameKind::Reply, FrameKind::Failure, FrameKind::Hello, FrameKind::HeldUp]
             .map(|kind| header(kind, 7).encode().to_vec())
             .to_vec()
     },
