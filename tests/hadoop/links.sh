@@ -75,7 +75,7 @@ limit() {
         for ports in 0:0 0:1 1:0 1:1; do
             "${tc[@]}" class add dev "$device" parent 1:1 classid "1:$class" \
                 htb rate "$((rate * 1000 / 4 / ($# + 1)))kbit" "${whole[@]}"
-            "${tc[@]}" qdisc add dev "$device" parent "1:$class" bfifo limit 64kb
+            "${tc[@]}" qdisc add dev "$device" parent "1:$class" bfifo limit 256kb
             "${tc[@]}" filter add dev "$device" parent 1: protocol ip u32 match ip "$side" "$(address "$host")" \
                 match ip sport "${ports%:*}" 1 match ip dport "${ports#*:}" 1 flowid "1:$class"
             class=$((class + 1))

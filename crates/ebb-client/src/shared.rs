@@ -44,6 +44,7 @@ use crate::waits::Waiting;
 use crate::write::budget::Budget;
 use crate::write::committer::Queue;
 use crate::write::feed::Feeds;
+use crate::write::own_link::OwnLink;
 
 /// The client behind [`crate::Client`].
 pub(crate) struct Shared {
@@ -58,6 +59,7 @@ pub(crate) struct Shared {
     pub cache: BlockCache,
     pub known: Known,
     pub budget: Budget,
+    pub own_link: OwnLink,
     pub queue: Queue,
     pub returns: Returns,
     /// Closed files that are not kept.
@@ -117,6 +119,7 @@ impl Shared {
         Self {
             cache: BlockCache::new(options.read_cache_bytes),
             budget: Budget::new(options.dirty_bytes_max),
+            own_link: OwnLink::default(),
             known: Known::default(),
             runtime,
             connector,

@@ -12,6 +12,7 @@ pub(crate) mod flush;
 pub(crate) mod handoff;
 pub(crate) mod members;
 pub(crate) mod outgoing;
+pub(crate) mod own_link;
 pub(crate) mod push;
 pub(crate) mod repair;
 pub(crate) mod resize;

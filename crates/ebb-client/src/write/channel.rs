@@ -164,6 +164,8 @@ pub(crate) struct Channel {
     sync_wanted: Version,
     unsynced_bytes: usize,
     flights: usize,
+    /// Most writes in flight; as of [`WINDOW`].
+    pub window: usize,
     /// Some member lacks a write. No new write is sent before all members have caught up.
     hold: bool,
     repairing: bool,
@@ -213,6 +215,7 @@ impl Channel {
             sync_wanted: at,
             unsynced_bytes: 0,
             flights: 0,
+            window: WINDOW,
             hold: false,
             repairing: false,
             shrunk: record.members.len() < copies.wanted,
@@ -359,7 +362,7 @@ impl Channel {
             }
             self.hold = false;
         }
-        if self.flights < WINDOW && self.sent < self.last {
+        if self.flights < self.window && self.sent < self.last {
             return self.send();
         }
         self.sync()

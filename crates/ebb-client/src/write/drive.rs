@@ -13,7 +13,7 @@ use crate::nodes::Hop;
 use crate::nodes::gray::Round;
 use crate::shared::Shared;
 use crate::shared_file::direct;
-use crate::write::channel::{Channel, Rhythm, SYNC_BYTES, Step, WINDOW};
+use crate::write::channel::{Channel, Rhythm, SYNC_BYTES, Step};
 use crate::write::members::Heard;
 use crate::write::outgoing::Outgoing;
 use crate::write::{members, repair};
@@ -67,6 +67,7 @@ pub(crate) fn drive(shared: &Arc<Shared>, inode: &Arc<Inode>, index: u64) {
             }
             let rhythm = shared.rhythm(channel);
             shared.displace_gray(channel, rhythm);
+            channel.window = shared.own_link.window(shared.runtime.now());
             (target, rhythm, channel.next(rhythm))
         };
         let runtime = &shared.runtime;
@@ -277,7 +278,8 @@ impl Target {
         }
         loop {
             // With nothing under way, the next write waits for the member to wake. The others follow it.
-            while (under_way.is_empty() || (under_way.len() < WINDOW && self.is_reached(&member)))
+            let window = self.shared.own_link.window(self.shared.runtime.now());
+            while (under_way.is_empty() || (under_way.len() < window && self.is_reached(&member)))
                 && let Some(write) = rest.next()
             {
                 unsynced += write.load();

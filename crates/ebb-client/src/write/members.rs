@@ -1,5 +1,6 @@
 //! Calls to members of a set.
 
+use std::fmt::Display;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -78,7 +79,7 @@ async fn along_chain(
             for hop in pipeline.iter().filter(|hop| is_missed(shared, hop)) {
                 let node = hop.member.node;
                 if shared.nodes.on_unreached(node, sent, now) {
-                    begin_asking(shared, node);
+                    begin_asking(shared, node, &"the member before it in a pipeline got no answer");
                 }
             }
             hops.iter().map(|_| Ok(None)).collect()
@@ -263,7 +264,7 @@ async fn watched<C: Call>(
     let (nodes, node) = (&shared.nodes, hop.member.node);
     nodes.check_answers(node)?;
     let _outstanding = nodes.count_call(node);
-    let sent = shared.runtime.now();
+    let (sent, bytes) = (shared.runtime.now(), payload.iter().map(Bytes::len).sum());
     // A node that sleeps by plan before the deadline may fail to answer. That is no evidence of a fault.
     let serves_on = shared.awake_for(hop.member.node_id()).left().is_none_or(|left| left >= deadline);
     let (channel, departure) = (shared.connector.channel(&hop.address), Departure::default());
@@ -275,7 +276,9 @@ async fn watched<C: Call>(
             Err(err!(Timeout, "node n{node} answers nothing: it is frozen, or cut off from here"))
         }
     };
-    let (now, sent) = (shared.runtime.now(), sent.after(departure.held_up()));
+    let (now, held_up) = (shared.runtime.now(), departure.held_up());
+    shared.own_link.on_write(bytes, held_up, now);
+    let sent = sent.after(held_up);
     let is_silent = match &answer {
         Ok(_) => {
             nodes.on_answer(node, now);
@@ -289,8 +292,8 @@ async fn watched<C: Call>(
             _ => false,
         },
     };
-    if is_silent {
-        begin_asking(shared, node);
+    if let (true, Err(error)) = (is_silent, &answer) {
+        begin_asking(shared, node, error);
     }
     answer
 }
@@ -311,7 +314,7 @@ async fn given_up(shared: &Arc<Shared>, node: u64, begun: Moment, deadline: Dura
         match nodes.ends_early(node, sent, deadline) {
             Some(end) if now < end => shared.runtime.sleep(end.since(now)).await,
             Some(_) if nodes.on_waited(node, sent, now) => {
-                begin_asking(shared, node);
+                begin_asking(shared, node, &"the master misses its heartbeats, too, or earlier calls were in vain");
                 return;
             }
             _ => changed.await,
@@ -319,8 +322,8 @@ async fn given_up(shared: &Arc<Shared>, node: u64, begun: Moment, deadline: Dura
     }
 }
 
-fn begin_asking(shared: &Arc<Shared>, node: u64) {
-    tracing::warn!(node, "a node answers nothing: do without it until it does");
+fn begin_asking(shared: &Arc<Shared>, node: u64, reason: &dyn Display) {
+    tracing::warn!(node, %reason, "a node answers nothing: do without it until it does");
     let own = shared.clone();
     shared.runtime.spawn("ask a silent node", async move { ask_silent(&own, node).await });
 }

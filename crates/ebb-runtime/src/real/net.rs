@@ -9,6 +9,7 @@ use ebb_types::{Error, ErrorKind, Result, err};
 use rustix::fs::sendfile;
 use rustix::io::Errno;
 use rustix::net::sockopt::set_tcp_user_timeout;
+use socket2::SockRef;
 use tokio::io::{AsyncWrite, AsyncWriteExt, Interest};
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -19,6 +20,10 @@ use crate::net::{Accept, Listener, ReadHalf, Stream, StreamWrite, UNACKNOWLEDGED
 
 /// Connections that the kernel keeps for us until we accept them; it cuts this to `net.core.somaxconn`.
 const BACKLOG: u32 = 1024;
+
+/// Bytes that wait in the kernel for their turn on the link. What waits here can still be given up, and its wait is known: that
+/// of bytes in the kernel is not. More would not make a fast link faster.
+const NOT_SENT_MAX: u32 = 256 << 10;
 
 /// Bytes for one `sendfile`: bounds how long a call can hold its thread if pages have left the cache again.
 const SEND_FILE_MAX: u64 = 1 << 20;
@@ -92,6 +97,7 @@ fn wrap(stream: TcpStream, peer: SocketAddr) -> Result<Stream> {
     // Requests are small and wait for answers: Nagle's algorithm (RFC 896) would hold them back.
     let failed = |error: io::Error| Error::from_io(&error, format_args!("connection with {peer}"));
     stream.set_nodelay(true).map_err(failed)?;
+    SockRef::from(&stream).set_tcp_notsent_lowat(NOT_SENT_MAX).map_err(failed)?;
     let longest = u32::try_from(UNACKNOWLEDGED_MAX.as_millis()).expect("a few seconds");
     set_tcp_user_timeout(&stream, longest).map_err(|errno| failed(errno.into()))?;
     let (read, write) = stream.into_split();
