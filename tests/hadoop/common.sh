@@ -232,6 +232,13 @@ skip() {
     exit "$skipped"
 }
 
+# need_memory MIB WHAT: ends the script if less is free.
+need_memory() {
+    local free
+    free=$(awk '/^MemAvailable/ { print int($2 / 1024) }' /proc/meminfo)
+    [ "$free" -ge "$1" ] || skip "$2 need $1 MiB of memory; $free are free"
+}
+
 # expect NAME CODE [LOG]: prints and counts one check; the end of LOG is shown when it failed.
 passes=0 failures=0
 expect() {

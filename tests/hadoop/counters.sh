@@ -4,13 +4,12 @@ examples=org.apache.hadoop.examples.ExampleDriver
 # What the jobs so far have added up to.
 all_maps=0 all_data_local=0
 
-# run_job RUN NAME PROGRAM ARGUMENT...: prints a line with what it took. PROGRAM is a class, or a jar that names one.
-# What the client said is in RUN/logs/job-NAME.
+# run_job RUN NAME PROGRAM ARGUMENT...: prints a line with what it took. PROGRAM is a class. What the
+# client said is in RUN/logs/job-NAME.
 run_job() {
     local run=$1 name=$2 begin=$EPOCHREALTIME code=0
     job_log=$run/logs/job-$name
     shift 2
-    [[ $1 != *.jar ]] || set -- org.apache.hadoop.util.RunJar "$@"
     hadoop "$run" "$@" >"$job_log" 2>&1 </dev/null || code=$?
     job_line "$name" "$(awk "BEGIN { print $EPOCHREALTIME - $begin }")"
     return "$code"

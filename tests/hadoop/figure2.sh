@@ -73,12 +73,9 @@ end() {
 trap end EXIT
 
 links_allowed || skip "hosts as network namespaces need root, ip and tc"
-free=$(awk '/^MemAvailable/ { print int($2 / 1024) }' /proc/meminfo)
-needed=$((3000 + 1500 * hosts))
-[ "$free" -ge "$needed" ] || skip "$hosts hosts need $needed MiB of memory; $free are free"
+need_memory $((3000 + 1500 * hosts)) "$hosts hosts"
 bash "$here/jar.sh" >&2
 bash "$here/install.sh" >&2
-examples=$(ls "$cache"/jars/hadoop-mapreduce-examples-*.jar)
 
 # start_all RACKS: both file systems, and a YARN that runs jobs on either.
 start_all() {
@@ -162,7 +159,7 @@ job() {
     local job=$1 system=$2 copies=$3 system_options
     shift 3
     on_system "$system"
-    measure "$job" "$system" "$copies" run_job "$run" "$job-$system-$copies" "$examples" "$1" "${system_options[@]}" \
+    measure "$job" "$system" "$copies" run_job "$run" "$job-$system-$copies" $examples "$1" "${system_options[@]}" \
         -Ddfs.replication="$copies" -Dmapreduce.input.fileinputformat.split.maxsize="$split" "${@:2}"
 }
 
@@ -203,7 +200,7 @@ turn() {
 validate() {
     local system_options
     on_system "$1"
-    run_job "$run" "validate-$1-$2" "$examples" teravalidate "${system_options[@]}" "$3/sorted" "$3/validated" >>"$log"
+    run_job "$run" "validate-$1-$2" $examples teravalidate "${system_options[@]}" "$3/sorted" "$3/validated" >>"$log"
     same "the checksum of what TeraSort sorts" "$(hadoop_fs "$run" -cat "$3/validated/part-*" 2>/dev/null | tr -s '\t\n' ' ')"
 }
 

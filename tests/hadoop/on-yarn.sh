@@ -75,9 +75,7 @@ if curl -s -o /dev/null --connect-timeout 1 "http://$master:8088"; then
     skip "another run uses $network.*: set EBB_HADOOP_NETWORK, for example to 127.0.2"
 fi
 [ "$file_system" != file ] || root=file://$run/data staging=$run/staging
-free=$(awk '/^MemAvailable/ { print int($2 / 1024) }' /proc/meminfo)
-needed=$((1500 + 700 * hosts))
-[ "$free" -ge "$needed" ] || skip "$hosts hosts need $needed MiB of memory; $free are free"
+need_memory $((1500 + 700 * hosts)) "$hosts hosts"
 core_site "$file_system" "$run" "$split" "$work/cluster"
 write_xml "$run/conf/core-site.xml" "${core[@]}"
 [[ " ${suites[*]} " != *" faults "* ]] || nodemanager_expiry=15000

@@ -10,7 +10,6 @@
 run=$1 directory=$2 cluster=$3 bytes=$4 split=$5
 shift 5
 hosts=("$@")
-examples=$(ls "$cache"/jars/hadoop-mapreduce-examples-*.jar)
 splits=(-Dmapreduce.input.fileinputformat.split.maxsize="$split")
 follower=
 watcher=
@@ -24,7 +23,7 @@ trap end_helpers EXIT
 job() {
     local name=$1 code=0
     shift
-    run_job "$run" "$name" "$examples" "$@" || code=$?
+    run_job "$run" "$name" $examples "$@" || code=$?
     expect "$name ends well" "$code" "$job_log"
     expect_same "$name has no failed attempt" 0 "$(($(counter "Failed map tasks") + $(counter "Failed reduce tasks")))"
 }

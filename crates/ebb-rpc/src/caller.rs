@@ -50,7 +50,7 @@ impl Caller {
     pub fn tell_held_up(&self) {
         let Some(remote) = &self.0 else { return };
         let runtime = remote.common.runtime.clone();
-        remote.told.note(runtime.now());
+        remote.told.set_last(runtime.now());
         let draft = Draft::of(Vec::new()).expect("nothing fits in a frame");
         let frame = draft.seal(FrameKind::HeldUp, remote.method, remote.request, 0, Body::Buffers(Vec::new()));
         let memory = remote.common.memory.charge(&remote.key, frame.memory());

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 pub(crate) struct Movement(Arc<Mutex<Moment>>);
 
 impl Movement {
-    pub fn note(&self, now: Moment) {
+    pub fn set_last(&self, now: Moment) {
         *self.0.lock() = now;
     }
 
@@ -109,13 +109,13 @@ mod tests {
     fn time_counts_as_held_up_until_the_last_byte_that_left_with_or_before_the_request() {
         let (departure, movement) = (Departure::default(), Movement::default());
         assert_eq!(departure.held_up(), Duration::ZERO);
-        movement.note(at(5));
+        movement.set_last(at(5));
         departure.queue(at(10), &movement);
         assert_eq!(departure.held_up(), Duration::ZERO, "bytes left before it came, and none since");
-        movement.note(at(13));
+        movement.set_last(at(13));
         assert_eq!(departure.held_up(), Duration::from_secs(3));
         drop(Leaving(departure.clone()));
-        movement.note(at(20));
+        movement.set_last(at(20));
         assert_eq!(departure.held_up(), Duration::from_secs(3), "later bytes are of other requests");
         departure.hear_held_up(at(19));
         assert_eq!(departure.held_up(), Duration::from_secs(9), "the peer waits for a link");
@@ -125,7 +125,7 @@ mod tests {
     fn a_peer_that_takes_a_byte_now_and_then_does_not_hold_a_request_for_ever() {
         let (departure, movement) = (Departure::default(), Movement::default());
         departure.queue(at(10), &movement);
-        movement.note(at(1000));
+        movement.set_last(at(1000));
         assert_eq!(departure.held_up(), HELD_UP_MAX);
     }
 }

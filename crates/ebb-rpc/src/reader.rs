@@ -167,7 +167,7 @@ impl FrameReader {
         let count = read.map_err(|error| err!(Disconnected, "connection to {}: {error}", self.peer))?;
         self.link.received(count as u64);
         self.arrived.fetch_add(count as u64, Ordering::Relaxed);
-        self.movement.note(self.runtime.now());
+        self.movement.set_last(self.runtime.now());
         Ok(count)
     }
 }

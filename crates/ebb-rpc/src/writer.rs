@@ -214,7 +214,7 @@ impl FrameWriter {
             if count == 0 {
                 bail!(Disconnected, "{} takes no more bytes", self.peer);
             }
-            self.movement.note(self.runtime.now());
+            self.movement.set_last(self.runtime.now());
             self.link.sent(count as u64);
             self.advance(count);
         }

@@ -48,11 +48,11 @@ struct Method<'a> {
 }
 
 impl<'a> Method<'a> {
-    /// `Poll = 4, PollReply;`
+    /// `Poll = 4, PollReply;`, perhaps with more behind another comma.
     fn in_code(line: &'a str) -> Option<Self> {
         let (name, rest) = line.trim().strip_suffix(';')?.split_once(" = ")?;
-        let (number, reply) = rest.split_once(", ")?;
-        Some(Self { name, number: number.parse().ok()?, reply })
+        let mut parts = rest.split(", ");
+        Some(Self { name, number: parts.next()?.parse().ok()?, reply: parts.next()? })
     }
 }
 
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn unlisted_calls_and_absent_messages_are_found() {
         let tree = Tree::of(&[
-            (CODE, "    Poll = 4, PollReply;\n    Scrub = 69, ScrubReply;\n"),
+            (CODE, "    Poll = 4, PollReply, in order by file;\n    Scrub = 69, ScrubReply;\n"),
             (DOC, "| 4 | `Poll` | x |\n| 9 | `Gone` | y |\n"),
             ("a.proto", "message Poll {}\nmessage PollReply {}\nmessage Scrub {}\n"),
         ]);
