@@ -54,13 +54,12 @@ impl<'a> Ahead<'a> {
 
     /// Tells the caller when a call to the next hop is held up in front of a link.
     async fn hears_of(&self, runtime: &Runtime, departure: &Departure) -> Infallible {
+        let Some(caller) = self.hears else { return std::future::pending().await };
         let mut told = Duration::ZERO;
         loop {
             runtime.sleep(self.deadline / TELLS).await;
             let held_up = departure.held_up();
-            if let Some(caller) = self.hears
-                && held_up > told
-            {
+            if held_up > told {
                 caller.tell_held_up();
                 told = held_up;
             }

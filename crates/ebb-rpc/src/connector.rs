@@ -12,7 +12,7 @@ use ebb_types::{Error, Result, err};
 use ebb_wire::{Call, Message};
 use parking_lot::Mutex;
 
-use crate::departure::Departure;
+use crate::departure::{Departure, when_due};
 use crate::lane::{Lane, Origin};
 use crate::pending::{Outcome, RawReply};
 use crate::writer::{Draft, check_payload_len};
@@ -213,7 +213,8 @@ impl Channel {
     async fn attempt<C: Call>(&self, request: &Outbound<'_>, end: Moment) -> Outcome {
         let runtime = &self.peer.origin.runtime;
         let lane = self.peer.lane(request.bytes, request.stream);
-        let mut timer = std::pin::pin!(expired(runtime, end, request.departure));
+        // The call ends later by the time that links held it up.
+        let mut timer = std::pin::pin!(when_due(runtime, || end.after(request.departure.held_up())));
         let connected = async {
             let turn = match request.stream {
                 Some(_) => Some(lane.turn().await),
@@ -268,16 +269,5 @@ impl Channel {
 
     fn not_connected(&self, deadline: Duration) -> Error {
         err!(Unreachable, "{}: no connection within {} ms", self.address(), deadline.as_millis())
-    }
-}
-
-/// Returns when a call that ends at `end` has expired. It ends later by the time that the link held it up.
-async fn expired(runtime: &Runtime, end: Moment, departure: &Departure) {
-    loop {
-        let left = end.after(departure.held_up()).since(runtime.now());
-        if left.is_zero() {
-            return;
-        }
-        runtime.sleep(left).await;
     }
 }

@@ -30,13 +30,18 @@ impl Movement {
     /// Returns when nothing has moved for `span`.
     pub async fn rested(&self, runtime: &Runtime, span: Duration) {
         let begun = runtime.now();
-        loop {
-            let left = self.last().max(begun).after(span).since(runtime.now());
-            if left.is_zero() {
-                return;
-            }
-            runtime.sleep(left).await;
+        when_due(runtime, || self.last().max(begun).after(span)).await;
+    }
+}
+
+/// Returns at the moment that `due` names, which may move on meanwhile.
+pub(crate) async fn when_due(runtime: &Runtime, due: impl Fn() -> Moment) {
+    loop {
+        let left = due().since(runtime.now());
+        if left.is_zero() {
+            return;
         }
+        runtime.sleep(left).await;
     }
 }
 
