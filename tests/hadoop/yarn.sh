@@ -27,12 +27,15 @@ core_site() {
 # yarn_conf RUN HOSTS STAGING: staging is where jobs put what their tasks need, in the default file system.
 yarn_conf() {
     local run=$1 options="${jvm[*]} -Djdk.net.hosts.file=$1/hosts -Xmx400m"
+    # A NodeManager looks at its disks once, as it starts, even without the checker, and would not work on one that is
+    # nine tenths full.
     write_xml "$run/conf/yarn-site.xml" \
         yarn.resourcemanager.hostname master yarn.resourcemanager.bind-host "$master" \
         yarn.scheduler.minimum-allocation-mb 100 yarn.scheduler.maximum-allocation-mb 3500 \
         yarn.nodemanager.resource.memory-mb 3500 yarn.nodemanager.resource.cpu-vcores 5 \
         yarn.nodemanager.aux-services mapreduce_shuffle yarn.nodemanager.env-whitelist JAVA_HOME,PATH,LANG \
         yarn.nodemanager.vmem-check-enabled false yarn.nodemanager.disk-health-checker.enable false \
+        yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage 100 \
         yarn.nodemanager.recovery.enabled false yarn.nm.liveness-monitor.expiry-interval-ms "$nodemanager_expiry" \
         yarn.application.classpath "$(class_path "$run" | tr : ,)"
     # A map waits for a place beside its data until every host has had its turn. Turns are heartbeats, as they were
