@@ -18,6 +18,7 @@ mod door;
 mod file;
 mod inode;
 mod names;
+mod references;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -145,10 +146,21 @@ impl State {
         Some(error)
     }
 
-    /// Forgets files that nothing leads to any more.
+    /// Forgets all files that nothing leads to any more.
     fn collect(&mut self) {
-        let named = self.names.files();
-        self.inodes.retain(|number, inode| inode.open_count > 0 || named.contains(number));
+        let Self { names, inodes, .. } = self;
+        names.take_unnamed();
+        inodes.retain(|number, inode| inode.open_count > 0 || names.lead_to(*number));
+    }
+
+    /// A file has been closed: forgets it, and those that have lost their last name, if nothing leads there any more.
+    fn collect_closed(&mut self, closed: InodeNumber) {
+        let Self { names, inodes, .. } = self;
+        for number in names.take_unnamed().into_iter().chain([closed]) {
+            if !names.lead_to(number) && inodes.get(&number).is_some_and(|inode| inode.open_count == 0) {
+                inodes.remove(&number);
+            }
+        }
     }
 
     /// Puts a change into the page cache if it has room. A write without enough room leaves the part that fits, as

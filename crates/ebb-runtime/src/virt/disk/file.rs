@@ -134,7 +134,7 @@ impl Hold {
         let inode = state.inode(self.0);
         inode.open_count -= 1;
         if inode.open_count == 0 {
-            state.collect();
+            state.collect_closed(self.0);
         }
     }
 }

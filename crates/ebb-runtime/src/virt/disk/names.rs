@@ -1,10 +1,11 @@
 //! The names of a disk: as programs see them, as they are on the platter, and the changes between.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ebb_types::{Result, bail};
 
+use super::references::References;
 use crate::virt::Dice;
 
 /// Number of a file on its disk.
@@ -19,12 +20,14 @@ pub(super) enum Node {
 
 /// Names by their full path. Directories are durable from the start; see [`crate::Disk::create_dir_all`].
 ///
-/// Invariant: every name's directory is there, in `current` and in `durable`.
+/// Invariants: every name's directory is there, in `current` and in `durable`. `references` counts the names of all three
+/// others: those that lead to a file now, or may after a crash.
 #[derive(Clone, Default)]
 pub(super) struct Names {
     current: BTreeMap<PathBuf, Node>,
     durable: BTreeMap<PathBuf, Node>,
     pending: Vec<NameChange>,
+    references: References,
 }
 
 /// A change of names that happens as a whole or not at all.
@@ -130,6 +133,7 @@ impl Names {
             names.retain(|path, _| path == directory || !path.starts_with(directory));
         }
         self.pending.retain(|change| !change.directory.starts_with(directory));
+        self.references = self.counted();
     }
 
     /// Every file by its path.
@@ -142,7 +146,8 @@ impl Names {
 
     fn change(&mut self, number: u64, path: &Path, changes: Vec<(PathBuf, Option<Node>)>) {
         let directory = path.parent().expect("the caller has looked at the directory").to_owned();
-        apply(&mut self.current, &changes);
+        apply(&mut self.current, &changes, &mut self.references);
+        changes.iter().filter_map(|(_, node)| *node).for_each(|node| self.references.add(node));
         self.pending.push(NameChange { number, directory, changes });
     }
 
@@ -159,7 +164,7 @@ impl Names {
         let pending = std::mem::take(&mut self.pending);
         for change in pending {
             if wanted.next() == Some(true) {
-                apply(&mut self.durable, &change.changes);
+                keep(&mut self.durable, &change, &mut self.references);
             } else {
                 self.pending.push(change);
             }
@@ -170,7 +175,7 @@ impl Names {
     pub(super) fn sync_all(&mut self, number: u64) {
         let count = self.pending.partition_point(|change| change.number <= number);
         for change in self.pending.drain(..count) {
-            apply(&mut self.durable, &change.changes);
+            keep(&mut self.durable, &change, &mut self.references);
         }
     }
 
@@ -181,13 +186,14 @@ impl Names {
         let mut kept = 0;
         for change in std::mem::take(&mut self.pending) {
             if dice.coin() && !lost.iter().any(|before| before.precedes(&change)) {
-                apply(&mut self.durable, &change.changes);
+                keep(&mut self.durable, &change, &mut self.references);
                 kept += 1;
             } else {
                 lost.push(change);
             }
         }
         self.current = self.durable.clone();
+        self.references = self.counted();
         (lost.len() as u64, kept)
     }
 
@@ -195,27 +201,61 @@ impl Names {
     pub(super) fn lose_unsynced(&mut self) {
         self.pending.clear();
         self.current = self.durable.clone();
+        self.references = self.counted();
     }
 
-    /// Every file that a name leads to, now or after a crash.
-    pub(super) fn files(&self) -> BTreeSet<InodeNumber> {
+    /// Whether a name leads to a file, now or after a crash.
+    pub(super) fn lead_to(&self, file: InodeNumber) -> bool {
+        self.references.has(file)
+    }
+
+    /// Files that have lost their last name since the last call. One may have got another since.
+    pub(super) fn take_unnamed(&mut self) -> Vec<InodeNumber> {
+        self.references.take_unnamed()
+    }
+
+    /// All names, counted anew.
+    fn counted(&self) -> References {
         let pending = self.pending.iter().flat_map(|change| change.changes.iter().filter_map(|(_, node)| *node));
-        let nodes = self.current.values().chain(self.durable.values()).copied().chain(pending);
-        nodes.filter_map(|node| if let Node::File(file) = node { Some(file) } else { None }).collect()
+        let mut references = References::default();
+        self.current
+            .values()
+            .chain(self.durable.values())
+            .copied()
+            .chain(pending)
+            .for_each(|node| references.add(node));
+        references
     }
 }
 
-fn apply(names: &mut BTreeMap<PathBuf, Node>, changes: &[(PathBuf, Option<Node>)]) {
+/// Makes a pending change durable.
+fn keep(durable: &mut BTreeMap<PathBuf, Node>, change: &NameChange, references: &mut References) {
+    apply(durable, &change.changes, references);
+    change.changes.iter().filter_map(|(_, node)| *node).for_each(|node| references.drop_one(node));
+}
+
+fn apply(names: &mut BTreeMap<PathBuf, Node>, changes: &[(PathBuf, Option<Node>)], references: &mut References) {
     for (path, node) in changes {
-        match node {
-            Some(node) => names.insert(path.clone(), *node),
+        // A rename takes a name away before it gives one: a file may be without any in between.
+        let before = match node {
+            Some(node) => {
+                references.add(*node);
+                names.insert(path.clone(), *node)
+            }
             None => names.remove(path),
         };
+        if let Some(before) = before {
+            references.drop_one(before);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     fn with_directory() -> Names {
@@ -282,5 +322,39 @@ mod tests {
         assert_eq!(names.list(Path::new("/d")).unwrap(), ["e", "z"]);
         assert!(names.list(Path::new("/d/z")).is_err());
         assert!(names.create_dir_all(Path::new("/d/z/q")).is_err());
+    }
+
+    proptest! {
+        /// The counts are those of the names, and a file that has lost its last name is told of.
+        #[test]
+        fn the_counts_are_those_of_all_names(steps in proptest::collection::vec((0_u8..6, 0_usize..4, 0_usize..4), 1..60)) {
+            let paths = ["/d/a", "/d/b", "/d/e/a", "/d/e/b"].map(Path::new);
+            let (mut names, mut living) = (with_directory(), BTreeSet::new());
+            for (number, (step, one, other)) in (1_u64..).zip(steps) {
+                let (one, other) = (paths[one], paths[other]);
+                match step {
+                    0 if names.get(one).is_none() => {
+                        names.add(number, one, number);
+                        living.insert(number);
+                    }
+                    1 => drop(names.remove(number, one)),
+                    2 => drop(names.rename(number, one, other)),
+                    3 => names.sync(number - number % 3, one.parent().unwrap()),
+                    4 => names.sync_all(number - number % 3),
+                    5 if number % 5 == 0 => {
+                        names.crash(&mut Dice::new(number, "names"));
+                        living.retain(|file| names.lead_to(*file));
+                    }
+                    _ => {}
+                }
+                prop_assert!(names.references.has_counts_of(&names.counted()));
+                for file in names.take_unnamed() {
+                    if !names.lead_to(file) {
+                        living.remove(&file);
+                    }
+                }
+                prop_assert!(living.iter().all(|file| names.lead_to(*file)), "lost without a word");
+            }
+        }
     }
 }
