@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_power::account::{Meter, Seen};
+use ebb_power::manager::absence::Absence;
 use ebb_power::manager::{Decision, Manager, Now, Others, Refusal, Wanted};
 use ebb_power::reach::{Force, Holding};
 use ebb_power::signal::source::{Reading, Source};
@@ -71,6 +72,8 @@ pub(crate) struct State {
     pub held_back: Option<ebb_types::Error>,
     /// The coming supply, by the last reading and the forecast that the operator wants. None: nothing is known yet.
     pub foreseen: Option<Foreseen>,
+    /// Absences that the forecast foretells, and when they were last looked for (since the start).
+    pub absences: Option<(Duration, BTreeMap<NodeId, Absence>)>,
 }
 
 /// The state that a core leaves to the next one.
@@ -121,6 +124,7 @@ pub async fn run(runtime: Runtime, listener: Listener, identity: Identity, optio
         named: None,
         held_back: None,
         foreseen: None,
+        absences: None,
     };
     let manager = Arc::new(PowerManager {
         started: runtime.now(),

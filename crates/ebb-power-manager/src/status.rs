@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ebb_power::manager::absence::Absence;
 use ebb_power::signal::Origin;
 use ebb_power::{Duty, NodeState};
 use ebb_types::{NodeId, Result, bail};
@@ -13,6 +14,8 @@ use crate::manager::PowerManager;
 /// Steps of the forecast that are shown.
 const STEP: Duration = Duration::from_secs(60);
 const STEPS: usize = 60;
+/// How often absences are expected anew: a policy weighs many plans for it.
+const EXPECT: Duration = Duration::from_secs(2);
 
 /// A state as the power client reports it; none if it does not know.
 pub(crate) const fn state(powered: pb::PoweredState) -> Option<NodeState> {
@@ -28,10 +31,16 @@ pub(crate) const fn state(powered: pb::PoweredState) -> Option<NodeState> {
 /// Answers `PowerStatus`.
 pub(crate) fn status(manager: &PowerManager) -> Result<pb::PowerStatusReply> {
     let now = manager.now();
-    let state = manager.state.lock();
+    let mut state = manager.state.lock();
+    let state = &mut *state;
     let (Some(core), Some(known)) = (&state.core, &state.known) else {
         bail!(Unavailable, "the power manager does not know the cluster yet: ask again in a moment");
     };
+    let foreseen = state.foreseen.as_ref();
+    if state.absences.as_ref().is_none_or(|(at, _)| now.moment.saturating_sub(*at) >= EXPECT) {
+        state.absences = Some((now.moment, core.expected_absences(now, &known.core(foreseen))));
+    }
+    let absences = state.absences.iter().flat_map(|(_, absences)| absences);
     let sample = core.sample(now);
     let plan = core.plans().at(now.wall_ms);
     let (account, hardware) = (core.account(), &known.hardware);
@@ -65,7 +74,6 @@ pub(crate) fn status(manager: &PowerManager) -> Result<pb::PowerStatusReply> {
         Origin::Source => state.settings.feed.as_ref().map_or_else(|| "no source: full power".to_owned(), Feed::name),
         Origin::Fallback(doubt) => format!("fallback: {doubt}"),
     };
-    let foreseen = state.foreseen.as_ref();
     Ok(pb::PowerStatusReply {
         policy: core.settings().policy.name().to_owned(),
         plan_version: core.plans().version().raw(),
@@ -83,6 +91,15 @@ pub(crate) fn status(manager: &PowerManager) -> Result<pb::PowerStatusReply> {
         away: known.away.clone(),
         forecast: foreseen.map_or_else(String::new, |foreseen| foreseen.origin.clone()),
         forecast_watts: foreseen.map_or_else(Vec::new, |foreseen| foreseen.forecast.watts_per_step(STEP, STEPS)),
+        absences: absences.map(|of| absence(of, now.wall_ms)).collect(),
         nodes,
     })
+}
+
+fn absence((node, absence): (&NodeId, &Absence), now_ms: u64) -> pb::ExpectedAbsence {
+    pb::ExpectedAbsence {
+        node: node.raw(),
+        leaves_in_ms: absence.leaves_ms.saturating_sub(now_ms),
+        lasts_ms: absence.returns_ms.map(|returns| returns.saturating_sub(absence.leaves_ms)),
+    }
 }

@@ -23,6 +23,7 @@ use crate::reach::{Force, Holding, admit, at_stake, newly_at_stake, spoken_of};
 use crate::signal::Forecast;
 use crate::signal::source::{Doubt, Origin, Reading, Sample, Source};
 
+pub mod absence;
 mod memo;
 #[cfg(test)]
 mod tests;
@@ -402,24 +403,51 @@ impl Manager {
             // What an operator sets holds, and so does what is assumed of a silent source.
             Origin::Override | Origin::Fallback(_) => steady(cluster.hardware.nodes_watts(sample.supply)),
         };
-        let battery = in_steps(self.foresee(now, start_ms, cluster, sample.supply).0);
-        answer(&Ask {
+        answer(&self.ask(
+            settings,
+            cluster,
+            Circumstances {
+                start_ms,
+                supply: sample.supply,
+                battery: self.foresee(now, start_ms, cluster, sample.supply).0,
+                forecast: &forecast,
+                last: self.plans.at(start_ms.saturating_sub(1).max(now.wall_ms)),
+                kept: self.latest(now).filter(|latest| latest.start_ms <= start_ms),
+            },
+        ))
+    }
+
+    fn ask<'a>(&self, settings: &Settings, cluster: &Cluster<'a>, of: Circumstances<'a>) -> Ask<'a> {
+        Ask {
             hardware: cluster.hardware,
-            supply: sample.supply,
-            battery,
+            supply: of.supply,
+            battery: in_steps(of.battery),
             circle: cluster.circle,
             chains: cluster.chains,
             dead: cluster.dead,
             late: cluster.late,
             popularity: cluster.popularity,
             rotational: settings.rotational,
-            timing: Timing { start_ms, ..settings.timing },
+            timing: Timing { start_ms: of.start_ms, ..settings.timing },
             lead_ms: self.settings.lead_ms,
-            forecast: &forecast,
-            last: self.plans.at(start_ms.saturating_sub(1).max(now.wall_ms)),
-            kept: self.latest(now).filter(|latest| latest.start_ms <= start_ms),
-        })
+            forecast: of.forecast,
+            last: of.last,
+            kept: of.kept,
+        }
     }
+}
+
+/// What holds when a plan begins.
+struct Circumstances<'a> {
+    start_ms: u64,
+    supply: Supply,
+    battery: Battery,
+    /// Watts for the nodes in each step from then on.
+    forecast: &'a [f64],
+    /// The plan before.
+    last: Option<&'a PowerPlan>,
+    /// The newest plan that is known for the time from then on.
+    kept: Option<&'a PowerPlan>,
 }
 
 /// The battery with its charge rounded down to a thousandth of its size. A policy would answer every joule with a plan

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::chain::ChainShape;
 use crate::hardware::NodePower;
+use crate::plan::Duty;
 use crate::signal::forecast::Step;
 use crate::signal::source::Trust;
 
@@ -127,6 +128,98 @@ fn a_plan_that_cannot_be_powered_is_replaced_at_once() {
     let plan = bench.tick().publish.unwrap();
     assert_eq!(plan.start_ms, bench.wall_ms + 2_000, "as soon as everybody can know");
     assert_eq!(bench.tick(), Decision::default());
+}
+
+/// Nodes and seconds from now: when each goes, and when it returns.
+fn expected_absences(bench: &mut Bench) -> Vec<(u64, u64, Option<u64>)> {
+    let now_ms = bench.wall_ms;
+    let seconds = |at_ms: u64| (at_ms - now_ms) / 1000;
+    let absences = bench.with(|manager, now, cluster| manager.expected_absences(now, cluster));
+    let shown = |(node, absence): (&NodeId, &absence::Absence)| {
+        (node.raw(), seconds(absence.leaves_ms), absence.returns_ms.map(seconds))
+    };
+    absences.iter().map(shown).collect()
+}
+
+#[test]
+fn a_supply_that_is_known_to_fall_foretells_which_nodes_go_and_when_they_return() {
+    let mut bench = Bench::new(PolicyKind::Activation, Battery::NONE);
+    let step = |seconds, watts| Step { lasts: Duration::from_secs(seconds), watts };
+    let full = bench.hardware.cluster_watts(Supply::Fraction(1.0));
+    let five = bench.hardware.base_watts() + 5.0 * 25.0 + 4.0 * 1.0;
+    bench.read(full);
+    bench.tick();
+    bench.wall_ms += 2 * INTERVAL;
+    bench.read(full);
+    assert_eq!(expected_absences(&mut bench), [], "nothing is known");
+    bench.expected = Forecast::from_steps(vec![step(100, full), step(300, five), step(60, full)]).ok();
+    let absences = expected_absences(&mut bench);
+    assert_eq!(absences.len(), 4, "five are on then: {absences:?}");
+    assert!(absences.iter().all(|(_, leaves, returns)| (*leaves, *returns) == (100, Some(400))), "{absences:?}");
+    // What comes to pass is what was expected.
+    bench.wall_ms += 100_000;
+    bench.read(five);
+    bench.expected = None;
+    let plan = bench.tick().publish.unwrap();
+    let off: Vec<u64> = plan.nodes.iter().filter(|(_, node)| node.duty == Duty::Off).map(|(id, _)| id.raw()).collect();
+    assert_eq!(off, absences.iter().map(|absence| absence.0).collect::<Vec<_>>());
+    // Those that are off are expected no more, and the others not beyond what is known.
+    bench.wall_ms += 10_000;
+    bench.read(five);
+    let base = bench.hardware.base_watts();
+    bench.expected = Forecast::from_steps(vec![step(50, five), step(10_000, base + 2.0 * 25.0 + 7.0)]).ok();
+    let absences = expected_absences(&mut bench);
+    assert_eq!(absences.len(), 3, "{absences:?}");
+    assert!(absences.iter().all(|(node, leaves, returns)| !off.contains(node) && (*leaves, *returns) == (50, None)));
+    bench.with(|manager, _, _| manager.force_supply(Some(Supply::Watts(five)))).unwrap();
+    assert_eq!(expected_absences(&mut bench), [], "an operator's supply does not change by itself");
+}
+
+/// A battery carries nodes through some of a lull, and is filled for it before: nodes go when it says so.
+#[test]
+fn an_expected_absence_comes_when_it_was_expected_with_a_battery_too() {
+    for battery_s in [30.0, 120.0, 300.0] {
+        let mut bench = Bench::new(PolicyKind::Activation, Battery::full(225.0, battery_s));
+        let step = |seconds, watts| Step { lasts: Duration::from_secs(seconds), watts };
+        let full = bench.hardware.cluster_watts(Supply::Fraction(1.0));
+        let five = bench.hardware.base_watts() + 5.0 * 25.0 + 4.0 * 1.0;
+        let course = Forecast::from_steps(vec![step(400, full), step(700, five), step(600, full)]).unwrap();
+        let begin_ms = bench.wall_ms;
+        let (mut expected, mut gone) = (BTreeMap::new(), BTreeMap::new());
+        while bench.wall_ms < begin_ms + 1_100_000 {
+            let elapsed = Duration::from_millis(bench.wall_ms - begin_ms);
+            let coming = course.after(elapsed);
+            bench.read(coming.steps()[0].watts);
+            bench.expected = Some(coming);
+            bench.tick();
+            let now_ms = bench.wall_ms;
+            // From when the first plan is in force on, and before anything happens.
+            if elapsed.as_secs() == 120 {
+                expected = bench.with(|manager, now, cluster| manager.expected_absences(now, cluster));
+            }
+            if let Some(plan) = bench.manager.plans.at(now_ms).filter(|_| elapsed.as_secs() > 120) {
+                plan.off().for_each(|node| {
+                    gone.entry(node).or_insert(now_ms);
+                });
+            }
+            let state = |node: &NodeId| (*node, bench.manager.plans.state(*node, now_ms).into());
+            let seen: BTreeMap<NodeId, Seen> = bench.circle.iter().map(state).collect();
+            bench.with(|manager, now, cluster| manager.count(now, cluster, &seen));
+            bench.wall_ms += 1_000;
+            bench.with(|manager, now, cluster| manager.count(now, cluster, &seen));
+        }
+        // Seconds more or less of the charge decide about one that would go at the very end of the lull.
+        let is_long =
+            |absence: &absence::Absence| absence.returns_ms.is_none_or(|at| at > absence.leaves_ms + INTERVAL);
+        let foretold: Vec<NodeId> =
+            expected.iter().filter(|(_, absence)| is_long(absence)).map(|(node, _)| *node).collect();
+        let went: Vec<NodeId> = gone.keys().copied().collect();
+        assert!(!went.is_empty() && foretold == went, "{battery_s}: {foretold:?} {went:?}");
+        for node in went {
+            let off_ms = gone[&node].abs_diff(expected[&node].leaves_ms);
+            assert!(off_ms <= INTERVAL, "{battery_s}: {node} went {off_ms} ms off what was expected");
+        }
+    }
 }
 
 /// A copy of the master's log was restored: other processes follow plans that this log does not have.

@@ -88,7 +88,9 @@ fn to_json(status: &pb::PowerStatusReply) -> serde_json::Value {
         status.interval_ms as f64 / 1000.0, "source": status.source, "why": status.why, "held_back": status.held_back,
         "over_joules": status.over_joules, "battery_joules": status.battery_joules, "base_watts": status.base_watts,
         "served_bytes": status.served_bytes, "joules_per_gib": joules_per_gib(status),
-        "forecast": status.forecast, "forecast_watts": status.forecast_watts, "away": away_json(&status.away), "nodes": status.nodes.iter().map(node).collect::<Vec<_>>(),
+        "forecast": status.forecast, "forecast_watts": status.forecast_watts,
+        "absences": status.absences.iter().map(|absence| absence_json(status, absence)).collect::<Vec<_>>(),
+        "away": away_json(&status.away), "nodes": status.nodes.iter().map(node).collect::<Vec<_>>(),
     })
 }
 
@@ -126,6 +128,7 @@ fn lines(status: &pb::PowerStatusReply) -> Vec<String> {
         lines.push(format!("{joules:.0} J for each GiB served ({} so far)", human_bytes(status.served_bytes)));
     }
     lines.extend(forecast_line(status));
+    lines.extend(status.absences.iter().map(|absence| absence_line(status, absence)));
     if !status.held_back.is_empty() {
         lines.push(format!("held back: {}", status.held_back));
     }
@@ -158,6 +161,25 @@ fn forecast_line(status: &pb::PowerStatusReply) -> Option<String> {
             watts.len() / 2,
             watts.len()
         )
+    })
+}
+
+/// The host of a node in a status; its number for a node that is not in it.
+pub fn host_of(status: &pb::PowerStatusReply, node: u64) -> String {
+    let found = status.nodes.iter().find(|one| one.id == node);
+    found.map_or_else(|| NodeId::new(node).to_string(), |node| node.host.clone())
+}
+
+fn absence_line(status: &pb::PowerStatusReply, absence: &pb::ExpectedAbsence) -> String {
+    let lasts = absence.lasts_ms.map_or_else(|| "longer than is known".to_owned(), |ms| format!("for {} s", ms / 1000));
+    format!("{} is expected to go in {} s, {lasts}", host_of(status, absence.node), absence.leaves_in_ms / 1000)
+}
+
+fn absence_json(status: &pb::PowerStatusReply, absence: &pb::ExpectedAbsence) -> serde_json::Value {
+    let seconds = |ms: u64| ms as f64 / 1000.0;
+    json!({
+        "host": host_of(status, absence.node), "leaves_in_s": seconds(absence.leaves_in_ms),
+        "lasts_s": absence.lasts_ms.map(seconds),
     })
 }
 
@@ -205,6 +227,19 @@ mod tests {
         status.served_bytes = 512 << 20;
         assert_eq!(to_json(&status)["joules_per_gib"], 600.0);
         assert!(lines(&status)[2].starts_with("600 J for each GiB served"), "{:?}", lines(&status));
+    }
+
+    #[test]
+    fn an_expected_absence_is_told_with_its_host() {
+        let node = pb::PowerNode { id: 3, host: "h3".into(), ..Default::default() };
+        let absence = |node, lasts_ms| pb::ExpectedAbsence { node, leaves_in_ms: 55_400, lasts_ms };
+        let absences = vec![absence(3, Some(300_000)), absence(4, None)];
+        let status = pb::PowerStatusReply { nodes: vec![node], absences, ..Default::default() };
+        let shown = lines(&status);
+        assert!(shown.contains(&"h3 is expected to go in 55 s, for 300 s".to_owned()), "{shown:?}");
+        assert!(shown.contains(&"n4 is expected to go in 55 s, longer than is known".to_owned()), "{shown:?}");
+        let json = to_json(&status);
+        assert_eq!((&json["absences"][0]["lasts_s"], &json["absences"][1]["lasts_s"]), (&json!(300.0), &json!(null)));
     }
 
     #[test]
