@@ -1,11 +1,12 @@
 //! `ebb yarn`: a Hadoop cluster's scheduler hears of the power plan.
 
+mod foretold;
 mod leaving;
 mod resource_manager;
 mod share;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use ebb_cli::signals::Signals;
@@ -17,6 +18,7 @@ use ebb_runtime::Runtime;
 use ebb_types::{HostName, Result};
 use serde_json::json;
 
+use foretold::Foretold;
 use leaving::Leaving;
 use resource_manager::{ResourceManager, YarnNode};
 use share::{Bounds, Share};
@@ -27,7 +29,7 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug, Subcommand)]
 pub enum YarnCommand {
     /// Keep YARN's nodes to the power plan: a node that goes off for long offers no room from shortly before it goes until it
-    /// serves again.
+    /// serves again. Where the supply is known ahead, so are absences that have no plan yet.
     ///
     /// Blinks that are shorter than --absent need nothing: containers are frozen and go on. The command runs until it is ended, and
     /// gives all nodes their room back then.
@@ -65,6 +67,7 @@ pub async fn run(context: &Context, command: YarnCommand) -> Result<()> {
         manager: ResourceManager::new(&args.rm, args.user.as_deref()),
         bounds: Bounds { absent: args.absent.0, lead: args.lead.0 },
         shares: BTreeMap::new(),
+        foretold: Foretold::default(),
         leaving: Leaving::new(args.leaving),
         complaint: None,
     };
@@ -78,6 +81,7 @@ struct Follower<'a> {
     manager: ResourceManager,
     bounds: Bounds,
     shares: BTreeMap<String, Share>,
+    foretold: Foretold,
     leaving: Leaving,
     /// The last complaint, which is not repeated.
     complaint: Option<String>,
@@ -111,9 +115,12 @@ impl Follower<'_> {
             Ok(nodes) => nodes,
             Err(error) => return self.complain(&error.to_string()),
         };
+        self.foretold.refresh(self.context).await;
         for node in &nodes {
             let before = self.shares.get(&node.id).copied();
-            let decided = share::choose_share(client.turn_of(&HostName::new(node.host.clone())), before, &self.bounds);
+            let turn = client.turn_of(&HostName::new(node.host.clone()));
+            let expected = self.foretold.of(&node.host, Instant::now());
+            let decided = share::choose_share(turn, expected, before, &self.bounds);
             if before.unwrap_or(Share::Whole) == decided.share {
                 self.shares.entry(node.id.clone()).or_insert(decided.share);
                 continue;

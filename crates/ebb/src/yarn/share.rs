@@ -34,6 +34,15 @@ pub struct Decided {
     pub reason: Reason,
 }
 
+/// An absence that no plan has yet: the supply is known to fall.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Expected {
+    /// Until it begins.
+    pub left: Duration,
+    /// Its length, if that is known.
+    pub absent: Option<Duration>,
+}
+
 /// The reason for a decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
@@ -45,6 +54,8 @@ pub enum Reason {
     Blinks(Duration),
     /// It goes in so long; for how long, if that is known.
     Goes(Duration, Option<Duration>),
+    /// It is expected to go in so long, because the supply falls; for how long, if that is known.
+    Expected(Duration, Option<Duration>),
     /// It sleeps for so long.
     Sleeps(Duration),
     /// No plan wakes it.
@@ -60,15 +71,33 @@ impl fmt::Display for Reason {
             Self::Blinks(absent) => write!(f, "it is away for {} s only", seconds(absent)),
             Self::Goes(left, Some(absent)) => write!(f, "it goes in {} s, for {} s", seconds(left), seconds(absent)),
             Self::Goes(left, None) => write!(f, "it goes in {} s, and no plan wakes it", seconds(left)),
+            Self::Expected(left, Some(absent)) => {
+                write!(f, "it is expected to go in {} s, for {} s", seconds(left), seconds(absent))
+            }
+            Self::Expected(left, None) => {
+                write!(f, "it is expected to go in {} s, for longer than is known", seconds(left))
+            }
             Self::Sleeps(left) => write!(f, "it sleeps for {} s", seconds(left)),
             Self::Off => f.write_str("it is off, and no plan wakes it"),
         }
     }
 }
 
-/// What a node offers that is in this turn, and offered `before` so far.
+/// What a node offers that is in this turn, is expected to go, and offered `before` so far. A plan counts before what is
+/// expected.
 #[must_use]
-pub fn choose_share(turn: Turn, before: Option<Share>, bounds: &Bounds) -> Decided {
+pub fn choose_share(turn: Turn, expected: Option<Expected>, before: Option<Share>, bounds: &Bounds) -> Decided {
+    let by_plan = share_by_plan(turn, before, bounds);
+    let is_long = |absent: Option<Duration>| absent.is_none_or(|absent| absent > bounds.absent);
+    match expected.filter(|expected| expected.left <= bounds.lead && is_long(expected.absent)) {
+        Some(Expected { left, absent }) if turn.is_awake() && by_plan.share == Share::Whole => {
+            Decided { share: Share::Nothing, left, reason: Reason::Expected(left, absent) }
+        }
+        _ => by_plan,
+    }
+}
+
+fn share_by_plan(turn: Turn, before: Option<Share>, bounds: &Bounds) -> Decided {
     let ms = Duration::from_millis;
     let whole = |reason| Decided { share: Share::Whole, left: Duration::ZERO, reason };
     let nothing = |left, reason| Decided { share: Share::Nothing, left, reason };
@@ -102,7 +131,7 @@ mod tests {
     const BOUNDS: Bounds = Bounds { absent: Duration::from_secs(300), lead: Duration::from_secs(60) };
 
     fn offered(turn: Turn, before: Option<Share>) -> (Share, String) {
-        let decided = choose_share(turn, before, &BOUNDS);
+        let decided = choose_share(turn, None, before, &BOUNDS);
         (decided.share, decided.reason.to_string())
     }
 
@@ -121,7 +150,7 @@ mod tests {
     #[test]
     fn a_node_that_goes_for_long_offers_nothing_from_before_it_goes_until_it_serves() {
         assert_eq!(offered(awake(100, Some(1000)), None), (Share::Whole, "it serves for 100 s".into()));
-        let going = choose_share(awake(50, Some(1000)), Some(Share::Whole), &BOUNDS);
+        let going = choose_share(awake(50, Some(1000)), None, Some(Share::Whole), &BOUNDS);
         assert_eq!((going.share, going.left), (Share::Nothing, Duration::from_secs(50)));
         assert_eq!(going.reason.to_string(), "it goes in 50 s, for 950 s");
         assert_eq!(offered(awake(50, None), None).1, "it goes in 50 s, and no plan wakes it");
@@ -130,5 +159,24 @@ mod tests {
         assert_eq!(offered(short_rest, Some(Share::Nothing)), (Share::Nothing, "it sleeps for 10 s".into()));
         assert_eq!(offered(Turn::Off, None).0, Share::Nothing);
         assert_eq!(offered(awake(500, Some(5000)), Some(Share::Nothing)).0, Share::Whole, "it serves again");
+    }
+
+    #[test]
+    fn a_node_that_is_expected_to_go_for_long_offers_nothing_from_the_lead_on() {
+        let expected = |left, absent: Option<u64>| {
+            let seconds = Duration::from_secs;
+            let expected = Expected { left: seconds(left), absent: absent.map(seconds) };
+            choose_share(Turn::Always, Some(expected), Some(Share::Whole), &BOUNDS)
+        };
+        assert_eq!(expected(61, Some(1000)).share, Share::Whole, "not yet");
+        assert_eq!(expected(60, Some(300)).share, Share::Whole, "not for long");
+        let going = expected(55, Some(1000));
+        assert_eq!((going.share, going.left), (Share::Nothing, Duration::from_secs(55)));
+        assert_eq!(going.reason.to_string(), "it is expected to go in 55 s, for 1000 s");
+        assert_eq!(expected(55, None).reason.to_string(), "it is expected to go in 55 s, for longer than is known");
+        let soon = Some(Expected { left: Duration::from_secs(50), absent: None });
+        let goes = choose_share(awake(20, None), soon, None, &BOUNDS);
+        assert_eq!(goes.left, Duration::from_secs(20), "its plan tells better");
+        assert_eq!(choose_share(Turn::Off, soon, None, &BOUNDS).reason, Reason::Off);
     }
 }
