@@ -9,7 +9,7 @@
 #   --bytes N           what TeraSort sorts (64000000)
 #   --split N           bytes of a map's input, of a metablock or block; whole MiB (4194304)
 #   --keep              keep the logs
-# Suites: mapreduce (without one: this), spark, faults, dfsio, power (on ebb alone).
+# Suites: mapreduce (without one: this), spark, faults, dfsio; on ebb alone: power, decommission.
 #
 # Ends with 0 when all is well, 1 when a check failed, 77 when it could not be tried.
 . "$(dirname "$0")/common.sh"
@@ -26,7 +26,7 @@ while [ $# -gt 0 ]; do
         --bytes) bytes=$2 && shift ;;
         --split) split=$2 && shift ;;
         --keep) keep=yes ;;
-        mapreduce | spark | faults | dfsio | power) suites+=("$1") ;;
+        mapreduce | spark | faults | dfsio | power | decommission) suites+=("$1") ;;
         *)
             sed -n '/^# Usage/,/^# Suites/s/^# //p' "$0" >&2
             exit 2
@@ -70,7 +70,7 @@ end() {
 }
 trap end EXIT
 
-bash "$here/install.sh" "$([[ " ${suites[*]} " != *" spark "* ]] || echo spark)"
+bash "$here/install.sh" "$([[ " ${suites[*]} " != *" "@(spark|decommission)" "* ]] || echo spark)"
 if curl -s -o /dev/null --connect-timeout 1 "http://$master:8088"; then
     skip "another run uses $network.*: set EBB_HADOOP_NETWORK, for example to 127.0.2"
 fi
@@ -86,12 +86,16 @@ case $file_system in
         take_connector "$run"
         "$ebb" cluster up --dir "$work/cluster" --nodes "$hosts" --racks 2 --replicas "$replicas" >/dev/null
         layout=()
-        if [[ " ${suites[*]} " == *" power "* ]]; then
+        if [[ " ${suites[*]} " == *" "@(power|decommission)" "* ]]; then
             # Two nodes hold everything, also what jobs put into the default dataset, and the others can go off.
             layout=(--layout equal-work --primaries 2)
             "$ebb" dataset set --dir "$work/cluster" / "${layout[@]}" >/dev/null
         fi
-        "$ebb" dataset create --dir "$work/cluster" "${layout[@]}" --replicas "$replicas" --metablock "$((split >> 20))MiB" /hadoop
+        # Another dataset may have other primaries, and too little power for both stops one of them.
+        if [[ " ${suites[*]} " != *" decommission "* ]]; then
+            "$ebb" dataset create --dir "$work/cluster" "${layout[@]}" --replicas "$replicas" \
+                --metablock "$((split >> 20))MiB" /hadoop
+        fi
         ;;
     hdfs)
         hdfs_conf "$run" "$replicas" "$split"
@@ -107,9 +111,11 @@ code=0
 for suite in "${suites[@]}"; do
     case $suite in
         mapreduce) bash "$here/mapreduce.sh" "$run" "$root/mapreduce" "$bytes" "$split" || code=1 ;;
-        power)
-            [ "$file_system" = ebb ] || { echo "power: only Ebb's nodes sleep" && continue; }
-            bash "$here/power.sh" "$run" "$root/power" "$work/cluster" "$bytes" "$split" "${names[@]}" || code=1
+        power | decommission)
+            [ "$file_system" = ebb ] || { echo "$suite: only Ebb's nodes sleep" && continue; }
+            sizes=()
+            [ "$suite" != power ] || sizes=("$bytes" "$split")
+            bash "$here/$suite.sh" "$run" "$root/$suite" "$work/cluster" "${sizes[@]}" "${names[@]}" || code=1
             ;;
         faults)
             whole=("$work/cluster")

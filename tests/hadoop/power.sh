@@ -6,6 +6,7 @@
 # RUN is the directory of yarn_start, DIRECTORY a URI that does not exist yet, CLUSTER the directory of Ebb's cluster.
 . "$(dirname "$0")/common.sh"
 . "$here/counters.sh"
+. "$here/rooms.sh"
 
 run=$1 directory=$2 cluster=$3 bytes=$4 split=$5
 shift 5
@@ -48,23 +49,12 @@ watch_frozen() {
     done
 }
 
-# rooms: hosts that offer room to YARN.
-rooms() {
-    curl -sf "http://$master:8088/ws/v1/cluster/nodes?states=RUNNING" |
-        jq '[.nodes.node[] | select(.availMemoryMB + .usedMemoryMB > 0)] | length'
-}
-has_rooms() { [ "$(rooms)" = "$1" ]; }
-power_is_told() { "$ebb" --dir "$cluster" power status --json >/dev/null 2>&1; }
-
-for host in "${hosts[@]}"; do
-    "$ebb" --dir "$cluster" node attach "$host" "$(cat "$run/pids/nodemanager-$host")" >/dev/null
-done
+sleep_along "$run" "$cluster" "${hosts[@]}"
 job teragen-power teragen -Dmapreduce.job.maps=4 $((bytes / 100)) "$directory/tera"
 generated=$(printf %x "$(counter CHECKSUM)")
 
 # --- Blinks -------------------------------------------------------------------------------------------------------
-"$ebb" --dir "$cluster" cluster up --nodes "${#hosts[@]}" --policy blink-staggered --interval 6s >/dev/null
-wait_until 60 "an answer about power" power_is_told
+follow_power "$cluster" "${#hosts[@]}" --policy blink-staggered --interval 6s
 "$ebb" --dir "$cluster" power set --fraction 0.7 >/dev/null
 watch_frozen "$run/frozen" &
 watcher=$!
