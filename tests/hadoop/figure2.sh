@@ -11,6 +11,8 @@
 #   --rounds N     repeats (3)
 #   --racks LIST   comma-separated (1,2)
 #   --copies LIST  comma-separated (1,2)
+#   --systems LIST comma-separated: hdfs, ebb, striped; file, where no file system is between jobs and the machine's disk
+#                  (hdfs,ebb,striped)
 #   --log FILE     where progress is told (stderr)
 # Parts: jobs, routes, posix (without one: all). Needs root, for the namespaces.
 #
@@ -23,7 +25,7 @@
 . "$here/links.sh"
 . "$here/ebb.sh"
 
-hosts=6 bytes=$((192 << 20)) split=$((16 << 20)) link=40 rounds=3 all_racks=1,2 all_copies=1,2 log=/dev/stderr
+hosts=6 bytes=$((192 << 20)) split=$((16 << 20)) link=40 rounds=3 all_racks=1,2 all_copies=1,2 systems=hdfs,ebb,striped log=/dev/stderr
 parts=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -34,6 +36,7 @@ while [ $# -gt 0 ]; do
         --rounds) rounds=$2 && shift ;;
         --racks) all_racks=$2 && shift ;;
         --copies) all_copies=$2 && shift ;;
+        --systems) systems=$2 && shift ;;
         --log) log=$2 && shift ;;
         jobs | routes | posix) parts+=("$1") ;;
         *)
@@ -46,6 +49,9 @@ done
 [ "${#parts[@]}" -gt 0 ] || parts=(jobs routes posix)
 wants() { [[ " ${parts[*]} " == *" $1 "* ]]; }
 say() { echo "$*" >>"$log"; }
+for system in ${systems//,/ }; do
+    [[ $system =~ ^(hdfs|ebb|striped|file)$ ]] || { echo "--systems: there is no $system" >&2 && exit 2; }
+done
 
 # shellcheck disable=SC2207
 names=($(seq -f h%.0f "$hosts"))
@@ -110,13 +116,18 @@ make_dataset() {
 on_system() {
     case $1 in
         hdfs) system_options=(-Dfs.defaultFS=hdfs://master:8020) ;;
+        file) system_options=(-Dfs.defaultFS=file:/// -Dyarn.app.mapreduce.am.staging-dir="file://$run/staging") ;;
         *) system_options=(-Dfs.defaultFS=ebb://test/) ;;
     esac
 }
 
 # place SYSTEM COPIES: the directory of its files.
 place() {
-    if [ "$1" = hdfs ]; then echo "hdfs://master:8020/copies-$2"; else echo "ebb://test/$1-$2/files"; fi
+    case $1 in
+        hdfs) echo "hdfs://master:8020/copies-$2" ;;
+        file) echo "file://$run/files/copies-$2" ;;
+        *) echo "ebb://test/$1-$2/files" ;;
+    esac
 }
 
 # machine_cpu: seconds that all cores have worked.
@@ -170,6 +181,14 @@ same() {
     [ "${first_values[$1]}" != "$2" ] || return 0
     say "WRONG: $1 is $2, and was ${first_values[$1]}"
     wrong=1
+}
+
+# order ROUND: the systems, each round another one first: an array `ordered`.
+order() {
+    local all at
+    IFS=, read -ra all <<<"$systems"
+    ordered=()
+    for at in "${!all[@]}"; do ordered+=("${all[(at + ($1 - 1) * (${#all[@]} - 1)) % ${#all[@]}]}"); done
 }
 
 # turn COPIES SYSTEM...: each job on each system, in this order.
@@ -259,12 +278,11 @@ for racks in ${all_racks//,/ }; do
     if wants posix && [ "$racks" = 1 ]; then
         make_dataset posix-2 --replicas 2
     fi
-    orders=("hdfs ebb striped" "striped hdfs ebb" "ebb striped hdfs")
     for ((round = 1; round <= rounds; round++)); do
         say "$racks rack(s), round $round of $rounds, after $SECONDS s"
         for copies in ${all_copies//,/ }; do
-            # shellcheck disable=SC2086
-            ! wants jobs || turn "$copies" ${orders[(round - 1) % 3]}
+            order "$round"
+            ! wants jobs || turn "$copies" "${ordered[@]}"
         done
         [ "$racks" != 1 ] || {
             ! wants routes || routes

@@ -47,6 +47,10 @@ pub struct MetablocksArgs {
     /// Directory of figure2.sh, for --figure 2 [default: tests/hadoop of the source tree].
     #[arg(long, value_name = "DIR", requires = "figure")]
     scripts: Option<PathBuf>,
+    /// File with what an earlier run with --out measured (measured.jsonl): it is shown, and nothing is measured. Given
+    /// several times, the runs count as rounds of one.
+    #[arg(long, value_name = "FILE", requires = "figure", conflicts_with_all = ["size", "rounds", "scripts"])]
+    from: Vec<PathBuf>,
     /// Directory for figures (SVG), numbers (JSON) and a page with all of them. It is created if it does not exist.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -106,6 +110,11 @@ pub async fn run(context: &Context, args: &MetablocksArgs) -> Result<()> {
     let outcome = Outcome { section };
     let about = "The paper's number, ours on this cluster, and the reason for a difference.";
     paper::report_measured(context, &outcome, args.rounds, args.out.as_deref(), about)
+}
+
+/// The last line of a program's output that says something.
+fn last_line(output: &str) -> Option<&str> {
+    output.lines().rfind(|line| !line.trim().is_empty())
 }
 
 async fn on_the_cluster(context: &Context, args: &MetablocksArgs) -> Result<Section> {

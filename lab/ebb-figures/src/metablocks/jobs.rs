@@ -9,7 +9,7 @@ mod traffic;
 
 use ebb_plan::figure::Axis;
 use ebb_plan::{Bars, Cell, Figure, Section, Table};
-use ebb_types::{Result, err};
+use ebb_types::{Result, bail, err};
 use serde::Deserialize;
 
 use super::median;
@@ -91,6 +91,8 @@ pub(super) struct Medians {
     pub trunk_bytes: f64,
     /// Of all rounds: share of maps beside their input.
     pub local: Option<f64>,
+    /// Of all rounds: attempts that failed.
+    pub failed: u32,
 }
 
 impl Figure2 {
@@ -105,6 +107,25 @@ impl Figure2 {
         let measured: Result<_> =
             lines.map(|line| serde_json::from_str(line).map_err(|error| bad(line, error))).collect();
         Ok(Self { setup, measured: measured? })
+    }
+
+    /// Several runs as one: the rounds of each follow those of the runs before it.
+    ///
+    /// # Errors
+    /// `Invalid` if there is no run, or if their sites differ: what was measured cannot be compared then.
+    pub fn join(runs: impl IntoIterator<Item = Self>) -> Result<Self> {
+        let mut runs = runs.into_iter();
+        let mut all = runs.next().ok_or_else(|| err!(Invalid, "no run to show"))?;
+        for run in runs {
+            let before = all.setup.rounds;
+            if (Setup { rounds: before, ..run.setup }) != all.setup {
+                bail!(Invalid, "runs of different sites cannot be one: {:?}, {:?}", all.setup, run.setup);
+            }
+            let later = |measured: Measured| Measured { round: measured.round + before, ..measured };
+            all.measured.extend(run.measured.into_iter().map(later));
+            all.setup.rounds += run.setup.rounds;
+        }
+        Ok(all)
     }
 
     fn of<'a>(
@@ -130,6 +151,7 @@ impl Figure2 {
             busiest_link_bytes: of(|measured| measured.busiest_link_bytes)?,
             trunk_bytes: of(|measured| measured.trunk_bytes)?,
             local: (maps > 0).then(|| f64::from(local) / f64::from(maps)),
+            failed: self.of(job, system, setting).map(|measured| measured.failed).sum(),
         })
     }
 
@@ -208,6 +230,7 @@ fn jobs(figure: &Figure2) -> Table {
         ("busiest_seconds", "busiest link, s"),
         ("expected_busiest_seconds", "expected"),
         ("local", "local maps"),
+        ("failed", "failed attempts"),
     ];
     let mut table = Table::new("Fig. 2: medians, and what the model expects of the links", &columns);
     for job in JOBS {
@@ -227,6 +250,7 @@ fn jobs(figure: &Figure2) -> Table {
                     Cell::Number(seen.busiest_link_bytes.max(seen.trunk_bytes) / rate, 1),
                     Cell::Number(model.busiest() / rate, 1),
                     Cell::share(seen.local, 0),
+                    Cell::Count(seen.failed.into()),
                 ]);
             }
         }

@@ -11,6 +11,7 @@ use ebb_figures::metablocks::{Setting, Speeds};
 use ebb_types::{Error, Prefetch, Result, bail, err};
 use tokio::process::Command;
 
+use super::last_line;
 use super::site::{CACHE_BYTES, DIRECTORY, Site};
 
 const PROGRAM: &str = "bonnie++";
@@ -88,7 +89,7 @@ async fn output_of(site: &Site, command: &mut Command) -> Result<String> {
     let output = site.runtime.timeout(TIMEOUT, "a program of the experiment", ran).await?;
     if !output.status.success() {
         let complaint = String::from_utf8_lossy(&output.stderr);
-        let last = complaint.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+        let last = last_line(&complaint).unwrap_or("it said nothing");
         bail!(Io, "{name}: {}: {last}", output.status);
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())

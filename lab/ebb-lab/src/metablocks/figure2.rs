@@ -1,19 +1,21 @@
 //! `--figure 2`: Hadoop's jobs on Ebb and on HDFS. A script of the source tree starts all of it and measures; this reads
 //! its lines.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
+use ebb_cli::signals::Signals;
 use ebb_cli::{Context, programs};
 use ebb_figures::Outcome;
 use ebb_figures::metablocks::jobs::{Figure2, JOBS, SETTINGS, SYSTEMS, section};
 use ebb_types::{Error, Result, bail, err};
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
-use tokio::signal::unix::{SignalKind, signal};
 
-use super::MetablocksArgs;
+use super::{MetablocksArgs, last_line};
 use crate::paper;
 
 /// In a source tree.
@@ -23,14 +25,38 @@ const SKIPPED: i32 = 77;
 /// Measurements of a round beside those of the jobs: six writes, four uses on two systems.
 const OTHERS: usize = 6 + 4 * 2;
 
-/// Measures and reports.
+/// Name in `--out` of the file with the lines that the script printed.
+const KEPT: &str = "measured.jsonl";
+
+/// Measures, or reads what was measured, and reports.
 pub async fn run(context: &Context, args: &MetablocksArgs) -> Result<()> {
-    let script = find_script(args.scripts.as_deref())?;
-    let printed = measure(context, args, &script).await?;
-    let figure = Figure2::parse(printed.iter().map(String::as_str))?;
+    let figure = if args.from.is_empty() {
+        let script = find_script(args.scripts.as_deref())?;
+        parse(&measure(context, args, &script).await?)?
+    } else {
+        let runs: Result<Vec<Figure2>> = args.from.iter().map(|path| read(path)).collect();
+        Figure2::join(runs?)?
+    };
     let outcome = Outcome { section: section(&figure) };
     let about = "What the paper says, ours on the same YARN as HDFS, and the reason for a difference.";
-    paper::report_measured(context, &outcome, args.rounds, args.out.as_deref(), about)
+    paper::report_measured(context, &outcome, figure.setup.rounds, args.out.as_deref(), about)
+}
+
+fn parse(lines: &[String]) -> Result<Figure2> {
+    Figure2::parse(lines.iter().map(String::as_str))
+}
+
+/// A file of lines that were kept.
+fn read(path: &Path) -> Result<Figure2> {
+    let text = std::fs::read_to_string(path).map_err(|error| Error::from_io(&error, path.display()))?;
+    Figure2::parse(text.lines()).map_err(|error| error.context(path.display()))
+}
+
+/// The file that gets each line as it comes: an hour of measurements outlives what stops the next one.
+fn keep_lines(directory: &Path) -> Result<File> {
+    let path = directory.join(KEPT);
+    let made = std::fs::create_dir_all(directory).and_then(|()| File::create(&path));
+    made.map_err(|error| Error::from_io(&error, path.display()))
 }
 
 /// The script: in the directory that was given, or in the source tree of this program or of the current directory.
@@ -54,6 +80,8 @@ fn find_script(given: Option<&Path>) -> Result<PathBuf> {
 
 /// Lines that the script printed.
 async fn measure(context: &Context, args: &MetablocksArgs, script: &Path) -> Result<Vec<String>> {
+    let mut kept = args.out.as_deref().map(keep_lines).transpose()?;
+    let mut signals = Signals::listen()?;
     let log = std::env::temp_dir().join(format!("ebb-figure2-{}.log", std::process::id()));
     let mut command = Command::new("bash");
     command.arg(script).args(["--rounds", &args.rounds.to_string()]).arg("--log").arg(&log);
@@ -68,23 +96,24 @@ async fn measure(context: &Context, args: &MetablocksArgs, script: &Path) -> Res
     let bar = context.output.item_bar(all as u64 * u64::from(args.rounds), "measurements");
     let mut lines = Vec::new();
     let mut output = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-    let complaints = tokio::spawn(last_line(child.stderr.take().expect("it is piped")));
-    let mut interrupted = signal(SignalKind::interrupt()).map_err(failed)?;
-    let mut terminated = signal(SignalKind::terminate()).map_err(failed)?;
+    let complaints = tokio::spawn(all_of(child.stderr.take().expect("it is piped")));
     let ended = loop {
         let line = tokio::select! {
             biased;
-            _ = interrupted.recv() => break stop(&mut child).await,
-            _ = terminated.recv() => break stop(&mut child).await,
+            _ = signals.next() => break stop(&mut child).await,
             line = output.next_line() => line.map_err(failed)?,
         };
         let Some(line) = line else { break child.wait().await };
+        if let Some(Err(error)) = kept.as_mut().map(|file| writeln!(file, "{line}")) {
+            stop(&mut child).await.map_err(failed)?;
+            return Err(Error::from_io(&error, KEPT));
+        }
         bar.inc(u64::from(!lines.is_empty()));
         lines.push(line);
     };
     bar.finish_and_clear();
     let complaint = complaints.await.unwrap_or_default();
-    check_end(ended.map_err(failed)?, &lines, &complaint, &log)?;
+    check_end(ended.map_err(failed)?, &lines, last_line(&complaint).unwrap_or_default(), &log)?;
     Ok(lines)
 }
 
@@ -97,16 +126,11 @@ async fn stop(child: &mut Child) -> std::io::Result<ExitStatus> {
     child.wait().await
 }
 
-/// Reads to the end, and keeps the last line that is not empty.
-async fn last_line(stream: impl tokio::io::AsyncRead + Unpin) -> String {
-    let mut lines = BufReader::new(stream).lines();
-    let mut last = String::new();
-    while let Ok(Some(line)) = lines.next_line().await {
-        if !line.trim().is_empty() {
-            last = line;
-        }
-    }
-    last
+/// Reads to the end. What cannot be read is left out.
+async fn all_of(mut stream: impl AsyncRead + Unpin) -> String {
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes).await;
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn check_end(status: ExitStatus, lines: &[String], complaint: &str, log: &Path) -> Result<()> {
@@ -142,6 +166,19 @@ mod tests {
         assert_eq!(skipped.kind(), ErrorKind::Unavailable);
         let failed = end(1, &["{}"]).unwrap_err().to_string();
         assert!(failed.contains("no space left") && failed.contains("/tmp/log"), "{failed}");
+    }
+
+    #[test]
+    fn kept_lines_are_read_again_and_a_file_of_others_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let setup = r#"{"hosts":6,"bytes":600,"split":100,"link_bytes_per_second":10,"rounds":2,"cores":2}"#;
+        writeln!(keep_lines(&folder.path().join("a/b")).unwrap(), "{setup}").unwrap();
+        assert_eq!(read(&folder.path().join("a/b").join(KEPT)).unwrap().setup.rounds, 2);
+        let other = folder.path().join("other");
+        std::fs::write(&other, "seconds 3\n").unwrap();
+        let error = read(&other).unwrap_err().to_string();
+        assert!(error.contains("other") && error.contains("seconds 3"), "{error}");
+        assert!(keep_lines(&other.join("below a file")).is_err());
     }
 
     #[test]

@@ -85,3 +85,19 @@ fn what_is_no_line_of_the_script_is_refused() {
         assert!(error.to_string().contains("the script printed"), "{error}");
     }
 }
+
+#[test]
+fn runs_of_one_site_are_one_and_others_are_refused() {
+    let run = |bytes: u32, seconds: f64| {
+        let setup = SETUP.replace("600", &bytes.to_string()).replace(r#""rounds":2"#, r#""rounds":1"#);
+        let lines = [setup, line("grep", "ebb", (1, 1), 1, seconds, 0.0)];
+        Figure2::parse(lines.iter().map(String::as_str)).unwrap()
+    };
+    let joined = Figure2::join([run(600, 3.0), run(600, 9.0), run(600, 4.0)]).unwrap();
+    assert_eq!(joined.setup.rounds, 3);
+    assert_eq!(joined.measured.iter().map(|measured| measured.round).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(joined.medians("grep", "ebb", (1, 1)).unwrap().seconds, 4.0);
+    let error = Figure2::join([run(600, 3.0), run(700, 3.0)]).unwrap_err().to_string();
+    assert!(error.contains("different sites"), "{error}");
+    assert!(Figure2::join([]).is_err());
+}
