@@ -31,7 +31,7 @@ impl Foretold {
     /// Asks the manager. While none answers, what was told before counts.
     pub async fn refresh(&mut self, context: &Context) {
         if let Ok(status) = ask(context).await {
-            self.take(&status, Instant::now());
+            self.accept_answer(&status, Instant::now());
         }
     }
 
@@ -42,7 +42,7 @@ impl Foretold {
     }
 
     /// Takes a new answer, and keeps what has just come to pass: the answer has it no more.
-    fn take(&mut self, status: &pb::PowerStatusReply, now: Instant) {
+    fn accept_answer(&mut self, status: &pb::PowerStatusReply, now: Instant) {
         self.absences.retain(|_, absence| absence.leaves <= now && now < absence.leaves + LATE);
         let ms = Duration::from_millis;
         let told = |absence: &pb::ExpectedAbsence| {
@@ -77,14 +77,14 @@ mod tests {
     fn an_absence_counts_until_its_plan_has_come_and_one_that_is_called_off_counts_no_more() {
         let (mut foretold, begin) = (Foretold::default(), Instant::now());
         let left = |foretold: &Foretold, after: u32| foretold.of("h3", begin + after * SECOND).map(|of| of.left);
-        foretold.take(&status(Some(5_000)), begin);
+        foretold.accept_answer(&status(Some(5_000)), begin);
         assert_eq!(left(&foretold, 2), Some(3 * SECOND), "no answer since");
         assert_eq!(foretold.of("h4", begin), None);
-        foretold.take(&status(None), begin + 6 * SECOND);
+        foretold.accept_answer(&status(None), begin + 6 * SECOND);
         assert_eq!(left(&foretold, 7), Some(Duration::ZERO), "it has come to pass");
         assert_eq!(left(&foretold, 15), None);
-        foretold.take(&status(Some(50_000)), begin);
-        foretold.take(&status(None), begin + SECOND);
+        foretold.accept_answer(&status(Some(50_000)), begin);
+        foretold.accept_answer(&status(None), begin + SECOND);
         assert_eq!(left(&foretold, 1), None, "called off");
     }
 }
