@@ -1,5 +1,5 @@
-//! Absences that the coming supply foretells: nodes that are on now, and that the policy would leave off later. Programs
-//! that have data to move first are told before; nodes follow plans alone.
+//! Absences that the coming supply foretells: nodes that are on now, and that the policy would leave off later. They give
+//! time to programs with data to move. Nodes follow plans alone.
 //!
 //! The manager's decisions are played forward: the policy is asked at the beginning of each interval and at each change
 //! of the supply, with the battery as the plans before leave it.
@@ -12,7 +12,6 @@ use ebb_types::NodeId;
 use super::{Circumstances, Cluster, Manager, Now};
 use crate::account::Account;
 use crate::hardware::{Supply, millis};
-use crate::plan::{Duty, PowerPlan};
 use crate::policy::choose;
 use crate::signal::source::Origin;
 
@@ -42,7 +41,7 @@ impl Manager {
         let mut absences: BTreeMap<NodeId, Absence> = BTreeMap::new();
         let changes = self.changes(now, cluster);
         let Some(plan) = self.plans().at(now.wall_ms).filter(|_| !changes.is_empty()) else { return absences };
-        let off_now = nodes_off(plan);
+        let off_now: BTreeSet<NodeId> = plan.off().collect();
         let mut plan = plan.clone();
         let (mut battery, mut account) = (*self.battery(), Account::default());
         let mut watts = cluster.hardware.cluster_watts(self.sample(now).supply);
@@ -58,7 +57,7 @@ impl Manager {
             // A supply for which there is no plan tells nothing of what comes after it.
             let Ok(chosen) = choose(self.settings.policy, &self.ask(&self.settings, cluster, then)) else { break };
             plan = chosen;
-            let off = nodes_off(&plan);
+            let off: BTreeSet<NodeId> = plan.off().collect();
             for node in off.difference(&off_now) {
                 absences.entry(*node).or_insert(Absence { leaves_ms: at_ms, returns_ms: None });
             }
@@ -93,9 +92,4 @@ impl Manager {
         let all: BTreeSet<u64> = within.chain(changes.keys().copied()).collect();
         all.into_iter().take(DECISIONS_MAX).collect()
     }
-}
-
-/// Nodes that the plan keeps off for whole intervals.
-fn nodes_off(plan: &PowerPlan) -> BTreeSet<NodeId> {
-    plan.nodes.iter().filter(|(_, node)| node.duty == Duty::Off).map(|(id, _)| *id).collect()
 }

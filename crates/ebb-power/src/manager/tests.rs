@@ -4,7 +4,6 @@ use proptest::prelude::*;
 use super::*;
 use crate::chain::ChainShape;
 use crate::hardware::NodePower;
-use crate::plan::Duty;
 use crate::signal::forecast::Step;
 use crate::signal::source::Trust;
 
@@ -161,7 +160,7 @@ fn a_supply_that_is_known_to_fall_foretells_which_nodes_go_and_when_they_return(
     bench.read(five);
     bench.expected = None;
     let plan = bench.tick().publish.unwrap();
-    let off: Vec<u64> = plan.nodes.iter().filter(|(_, node)| node.duty == Duty::Off).map(|(id, _)| id.raw()).collect();
+    let off: Vec<u64> = plan.off().map(NodeId::raw).collect();
     assert_eq!(off, absences.iter().map(|absence| absence.0).collect::<Vec<_>>());
     // Those that are off are expected no more, and the others not beyond what is known.
     bench.wall_ms += 10_000;

@@ -325,7 +325,7 @@ mod tests {
     }
 
     proptest! {
-        /// The counts are those of the names, and a file that has lost its last name is told of.
+        /// The counts are those of the names. Each file that has lost its last name is among those taken.
         #[test]
         fn the_counts_are_those_of_all_names(steps in proptest::collection::vec((0_u8..6, 0_usize..4, 0_usize..4), 1..60)) {
             let paths = ["/d/a", "/d/b", "/d/e/a", "/d/e/b"].map(Path::new);
