@@ -61,6 +61,16 @@ fn the_links_of_two_racks_are_busy_for_as_long_by_either_route_only_with_two_cop
 }
 
 #[test]
+fn terasort_sends_a_sample_all_rows_but_a_sixth_and_what_it_writes() {
+    let setup = Setup { bytes: 200_000_000, split: 20_000_000, ..papers().setup };
+    // Ten samples of 1 MB; rows of 104 bytes.
+    let sent = expected(&setup, "terasort", "hdfs", (1, 1)).network;
+    assert!((sent - (10e6 + 208e6 * 5.0 / 6.0)).abs() < 1.0, "{sent}");
+    let crossed = expected(&setup, "terasort", "hdfs", (2, 2)).trunk;
+    assert!((crossed - (5e6 + 52e6 + 100e6)).abs() < 1.0, "{crossed}");
+}
+
+#[test]
 fn a_ratio_is_of_the_same_round() {
     let lines = [
         SETUP.to_owned(),

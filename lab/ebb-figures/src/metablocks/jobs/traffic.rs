@@ -26,7 +26,7 @@ impl Traffic {
 }
 
 /// What a job of the figure has to send. Maps run beside their input, so that grep sends nothing; TeraGen writes its
-/// input's bytes; TeraSort sends each host its part of all rows, and writes them.
+/// input's bytes; TeraSort reads a sample where it is started, sends each host its part of all rows, and writes them.
 #[must_use]
 pub fn expected(setup: &Setup, job: &str, system: &str, (copies, racks): (u32, u32)) -> Traffic {
     let (hosts, bytes) = (f64::from(setup.hosts), setup.bytes as f64);
@@ -38,7 +38,7 @@ pub fn expected(setup: &Setup, job: &str, system: &str, (copies, racks): (u32, u
     };
     match job {
         "teragen" => written,
-        "terasort" => shuffled(hosts, bytes, racks).plus(written),
+        "terasort" => sampled(setup, racks).plus(shuffled(hosts, bytes, racks)).plus(written),
         _ => Traffic::default(),
     }
 }
@@ -62,9 +62,25 @@ fn striped(hosts: f64, bytes: f64, copies: f64, racks: f64) -> Traffic {
     Traffic { network, host: network / hosts, trunk }
 }
 
+/// Splits that TeraSort's sampler reads from, and bytes from each: 100,000 rows of 100 bytes in all (`TeraInputFormat` of Hadoop's
+/// examples).
+const SAMPLED_SPLITS: f64 = 10.0;
+const SAMPLE_BYTES: f64 = 1e6;
+
+/// The sampler runs in the first rack, on none of the hosts, and begins at the front of each split.
+fn sampled(setup: &Setup, racks: f64) -> Traffic {
+    let (bytes, split) = (setup.bytes as f64, setup.split as f64);
+    let network = (bytes / split).min(SAMPLED_SPLITS) * split.min(SAMPLE_BYTES);
+    let trunk = if racks > 1.0 { network / 2.0 } else { 0.0 };
+    Traffic { network, host: network / f64::from(setup.hosts), trunk }
+}
+
+/// Bytes of a row between map and reduce, for each of the row's hundred: four lengths stand before key and value.
+const SHUFFLED: f64 = 1.04;
+
 /// Each host has its share of the rows, and gets its share of the keys.
 fn shuffled(hosts: f64, bytes: f64, racks: f64) -> Traffic {
-    let network = bytes * (hosts - 1.0) / hosts;
+    let (bytes, network) = (bytes * SHUFFLED, bytes * SHUFFLED * (hosts - 1.0) / hosts);
     let trunk = if racks > 1.0 { bytes / 4.0 } else { 0.0 };
     Traffic { network, host: network / hosts, trunk }
 }
