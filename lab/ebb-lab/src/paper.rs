@@ -61,29 +61,10 @@ pub fn run(context: &Context, paper: &Paper, args: &PaperArgs) -> Result<()> {
     let outcome = in_worlds(context, (args.seed, effort), args.jobs, |lab| {
         ebb_figures::run(paper.title, paper.intro, paper.parts, lab, args.figure.as_deref())
     })?;
-    if let Some(dir) = &args.out {
-        let lead =
-            format!("The paper's number, ours in virtual time, and the reason for a difference. Seed {}.", args.seed);
-        write_all(dir, &outcome, &outcome.json(args.seed), &lead)?;
-    }
-    let output = context.output;
-    if output.json() {
-        output.print_json(&outcome.json(args.seed));
-        return Ok(());
-    }
-    for table in &outcome.section.tables {
-        output.say(&table.title);
-        table.lines().iter().for_each(|line| output.say(line));
-        output.say("");
-    }
-    output.say(paper.title);
-    outcome.table().lines().iter().for_each(|line| output.say(line));
-    let (agreeing, all) = (outcome.section.agreeing(), outcome.section.rows.len());
-    output.say(&format!("{agreeing} of {all} as the paper says, the others with a reason; seed {}", args.seed));
-    if let Some(dir) = &args.out {
-        output.say(&format!("wrote {}", dir.join("index.html").display()));
-    }
-    Ok(())
+    let lead =
+        format!("The paper's number, ours in virtual time, and the reason for a difference. Seed {}.", args.seed);
+    let closing = format!("as the paper says, the others with a reason; seed {}", args.seed);
+    report(context, &outcome, outcome.json(args.seed), args.out.as_deref(), &lead, &closing)
 }
 
 /// Makes something in worlds of a seed, several at a time, under a bar that counts them. As many as there are cores, unless
@@ -113,12 +94,25 @@ pub fn report_measured(
     out: Option<&Path>,
     lead: &str,
 ) -> Result<()> {
+    let closing = format!("as the paper says or as is held; {rounds} rounds");
+    report(context, outcome, outcome.measured_json(rounds), out, lead, &closing)
+}
+
+/// Prints tables and rows, and how many agree; or prints `numbers`. Writes everything to `out`.
+fn report(
+    context: &Context,
+    outcome: &Outcome,
+    numbers: serde_json::Value,
+    out: Option<&Path>,
+    lead: &str,
+    closing: &str,
+) -> Result<()> {
     if let Some(dir) = out {
-        write_all(dir, outcome, &outcome.measured_json(rounds), lead)?;
+        write_all(dir, outcome, &numbers, lead)?;
     }
     let output = context.output;
     if output.json() {
-        output.print_json(&outcome.measured_json(rounds));
+        output.print_json(&numbers);
         return Ok(());
     }
     for table in outcome.section.tables.iter().chain([&outcome.table()]) {
@@ -127,7 +121,7 @@ pub fn report_measured(
         table.lines().iter().for_each(|line| output.say(line));
     }
     let (agreeing, all) = (outcome.section.agreeing(), outcome.section.rows.len());
-    output.say(&format!("{agreeing} of {all} as the paper says or as is held; {rounds} rounds"));
+    output.say(&format!("{agreeing} of {all} {closing}"));
     if let Some(dir) = out {
         output.say(&format!("wrote {}", dir.join("index.html").display()));
     }
