@@ -23,6 +23,13 @@ pub struct Bounds {
     pub lead: Duration,
 }
 
+impl Bounds {
+    /// Whether an absence is more than tasks can wait for; `None`: its end is not known.
+    fn is_long(&self, absent: Option<Duration>) -> bool {
+        absent.is_none_or(|absent| absent > self.absent)
+    }
+}
+
 /// A decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decided {
@@ -88,8 +95,7 @@ impl fmt::Display for Reason {
 #[must_use]
 pub fn choose_share(turn: Turn, expected: Option<Expected>, before: Option<Share>, bounds: &Bounds) -> Decided {
     let by_plan = share_by_plan(turn, before, bounds);
-    let is_long = |absent: Option<Duration>| absent.is_none_or(|absent| absent > bounds.absent);
-    match expected.filter(|expected| expected.left <= bounds.lead && is_long(expected.absent)) {
+    match expected.filter(|expected| expected.left <= bounds.lead && bounds.is_long(expected.absent)) {
         Some(Expected { left, absent }) if turn.is_awake() && by_plan.share == Share::Whole => {
             Decided { share: Share::Nothing, left, reason: Reason::Expected(left, absent) }
         }
@@ -106,15 +112,15 @@ fn share_by_plan(turn: Turn, before: Option<Share>, bounds: &Bounds) -> Decided 
         Turn::Awake { left_ms, next_ms, .. } => {
             let (left, absent) = (ms(left_ms), next_ms.map(|next| ms(next.saturating_sub(left_ms))));
             match absent {
-                Some(absent) if absent <= bounds.absent => whole(Reason::Blinks(absent)),
+                Some(short) if !bounds.is_long(absent) => whole(Reason::Blinks(short)),
                 _ if left > bounds.lead => whole(Reason::Serves(left)),
-                absent => nothing(left, Reason::Goes(left, absent)),
+                _ => nothing(left, Reason::Goes(left, absent)),
             }
         }
         // A short rest of a long absence changes nothing: what it offered when it went, it offers until it serves.
         Turn::Asleep { wakes_in_ms } => {
             let left = ms(wakes_in_ms);
-            if left <= bounds.absent && before != Some(Share::Nothing) {
+            if !bounds.is_long(Some(left)) && before != Some(Share::Nothing) {
                 whole(Reason::Blinks(left))
             } else {
                 nothing(Duration::ZERO, Reason::Sleeps(left))
