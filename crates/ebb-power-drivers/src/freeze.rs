@@ -58,9 +58,23 @@ impl Freeze {
         self.nodes.lock().entry(node).or_default().processes = processes.into_iter().collect();
     }
 
-    /// Programs of others on a node, in place of those before. Each sleeps with all processes that it has started by then.
-    pub fn set_programs(&self, node: NodeId, programs: impl IntoIterator<Item = Process>) {
-        self.nodes.lock().entry(node).or_default().programs = programs.into_iter().collect();
+    /// Programs of others on a node, in place of those before. Each sleeps with all processes that it has started by then. One
+    /// that leaves a node which sleeps is woken: nobody else would wake it.
+    pub fn set_programs(&self, node: NodeId, programs: impl IntoIterator<Item = Process>) -> Result<()> {
+        let programs: BTreeSet<Process> = programs.into_iter().collect();
+        let (processes, left) = {
+            let mut nodes = self.nodes.lock();
+            let own = nodes.entry(node).or_default();
+            let left = &own.programs - &programs;
+            own.programs = programs;
+            (own.processes.clone(), left)
+        };
+        // The lock is not held while the system is asked. A program of a node that is awake may have been stopped by its user.
+        if !left.is_empty() && read_power_state(&processes)? == Powered::Off {
+            let leaving = Own { processes: BTreeSet::new(), programs: left }.all()?;
+            leaving.iter().try_for_each(|process| process.signal(Signal::CONT))?;
+        }
+        Ok(())
     }
 
     /// A process more of a node.
@@ -222,13 +236,43 @@ mod tests {
         };
         let client = client();
         client.set(NODE, []);
-        client.set_programs(NODE, [shell.process()]);
+        client.set_programs(NODE, [shell.process()]).unwrap();
         client.sleep(NODE, None).await.unwrap();
         assert!(started.iter().all(|process| process.state().unwrap() == Some('T')), "{started:?}");
         assert_eq!(client.pids(NODE).unwrap().len(), 1 + started.len());
         client.wake(NODE).await.unwrap();
         assert!(started.iter().all(|process| process.state().unwrap() != Some('T')), "{started:?}");
         started.iter().for_each(|process| process.signal(Signal::KILL).unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_program_that_leaves_a_sleeping_node_goes_on() {
+        let (own, program, stays) = (Sleeper::start(), Sleeper::start(), Sleeper::start());
+        let client = client();
+        client.set(NODE, [own.process()]);
+        client.set_programs(NODE, [program.process(), stays.process()]).unwrap();
+        client.sleep(NODE, None).await.unwrap();
+        client.set_programs(NODE, [stays.process()]).unwrap();
+        while program.process().state().unwrap() == Some('T') {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(stays.process().state().unwrap(), Some('T'));
+        assert_eq!(client.powered(NODE).await.unwrap(), Powered::Off);
+    }
+
+    #[tokio::test]
+    async fn a_program_that_its_user_stopped_stays_so_when_it_leaves_a_node_that_is_awake() {
+        let (own, program) = (Sleeper::start(), Sleeper::start());
+        let client = client();
+        client.set(NODE, [own.process()]);
+        client.set_programs(NODE, [program.process()]).unwrap();
+        program.process().signal(Signal::STOP).unwrap();
+        while program.process().state().unwrap() != Some('T') {
+            tokio::task::yield_now().await;
+        }
+        client.set_programs(NODE, []).unwrap();
+        client.set_programs(NODE, []).unwrap();
+        assert_eq!(program.process().state().unwrap(), Some('T'));
     }
 
     #[tokio::test]

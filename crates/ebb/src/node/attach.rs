@@ -30,8 +30,9 @@ pub fn detach(context: &Context, host: &str, pids: &[u32]) -> Result<()> {
     for pid in pids {
         attached::remove(&cluster, host, *pid)?;
     }
-    context
-        .output
-        .answer(&format!("the node on {host} sleeps without them"), &json!({ "host": host, "detached": pids }));
+    context.output.answer(
+        &format!("the node on {host} sleeps without them; if it sleeps now, they go on within a second or two"),
+        &json!({ "host": host, "detached": pids }),
+    );
     Ok(())
 }

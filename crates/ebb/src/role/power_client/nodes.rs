@@ -41,7 +41,7 @@ impl Nodes for OwnMachine {
             let own = running.iter().filter(|process| process.host == block.host);
             self.freeze.set(node, own.filter_map(|process| Process::find(process.pid).ok()));
             let programs = attached.iter().filter(|program| program.host == block.host);
-            self.freeze.set_programs(node, programs.filter_map(|program| Process::find(program.pid).ok()));
+            self.freeze.set_programs(node, programs.filter_map(|program| Process::find(program.pid).ok()))?;
             nodes.insert(node, block.address.clone());
         }
         Ok(nodes)
