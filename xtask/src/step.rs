@@ -13,7 +13,7 @@ pub struct Step {
     /// Program and arguments.
     pub command: Vec<String>,
     /// Variables to set.
-    pub variables: Vec<(&'static str, &'static str)>,
+    pub variables: Vec<(&'static str, String)>,
     /// Lines of output to show; the others appear only when the step fails.
     pub shows: fn(&str) -> bool,
     /// Exit code by which the program says that it could not be tried here. It says why.
@@ -35,8 +35,8 @@ impl Step {
     }
 
     /// Sets an environment variable for the step.
-    pub fn with(mut self, name: &'static str, value: &'static str) -> Self {
-        self.variables.push((name, value));
+    pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.variables.push((name, value.into()));
         self
     }
 
@@ -96,7 +96,10 @@ impl Step {
             return None;
         };
         let mut command = Command::new(&self.command[0]);
-        command.args(&self.command[1..]).envs(self.variables.iter().copied()).current_dir(crate::tree::root());
+        command
+            .args(&self.command[1..])
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .current_dir(crate::tree::root());
         let spawned = command.stdin(Stdio::null()).stdout(writer).stderr(second).spawn();
         // The command holds the pipe's writing ends; reading ends only when they are closed.
         drop(command);

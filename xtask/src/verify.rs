@@ -12,10 +12,16 @@ pub fn run() -> Vec<Failure> {
         Step::cargo("tests", &["test", "--workspace", "--locked", "--no-fail-fast"])
             // The same drawn cases in every run: a run says of a change what it does. `cargo test` draws others.
             .with("PROPTEST_RNG_SEED", "1")
+            .with("RUST_TEST_THREADS", tests_at_a_time().to_string())
             .showing(is_closing_line),
         Step::cargo("docs", &["doc", "--workspace", "--no-deps", "--locked", "-q"]).with("RUSTDOCFLAGS", "-D warnings"),
     ]);
     [formatted, tidy].into_iter().filter_map(Result::err).chain(rest).collect()
+}
+
+/// Tests of real processes wait for most of their time: for leases and sessions to end, for nodes to be dead.
+fn tests_at_a_time() -> usize {
+    2 * std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Lines with a test binary's name and its counts, which a person or a tool can add up, and lines with slow tests: only
