@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 use ebb_client::{Access, Advice, Client, Handle, IfExists, NewFile, NewName};
-use ebb_types::{Attr, Credentials, Error, ErrorKind, FileKind, HostName, Result, bail};
+use ebb_types::{Attr, Credentials, Error, ErrorKind, FileKind, Result, bail};
 
 use crate::caller::{Caller, NewMode};
 use crate::explain::explain;
+use crate::first::FirstCopies;
 use crate::path::EbbPath;
 
 /// How a file for writing is made or found.
@@ -15,8 +16,8 @@ pub struct CreateFile {
     pub mode: NewMode,
     /// What happens if the name exists.
     pub if_exists: IfExists,
-    /// Hosts for its first copies; empty: the layout decides.
-    pub hosts: Vec<HostName>,
+    /// Where the first copies of a new one go.
+    pub first: FirstCopies,
 }
 
 /// When a file for writing counts as closed.
@@ -55,7 +56,8 @@ impl Caller {
         let (parent, name) = self.parent(path).await?;
         let NewMode { mode, umask } = new.mode;
         let name = NewName { parent, name, mode, umask };
-        let asked = NewFile { name, if_exists: new.if_exists, access: Access::Write, hosts: &new.hosts };
+        let hosts = new.first.hosts(path, &self.client.nodes(), self.client.host());
+        let asked = NewFile { name, if_exists: new.if_exists, access: Access::Write, hosts: &hosts };
         match self.client.create(&self.credentials, asked).await {
             Ok(made) => Ok(self.file(path, made.handle, made.attr, Access::Write)),
             Err(error) => Err(self.explain(error, path)),

@@ -5,6 +5,7 @@
 //! | [`settings`], [`secret`] | where a cluster is; sessions inside other programs |
 //! | [`caller`] | a session and the user on whose behalf it is used: names, attributes, listings |
 //! | [`mod@file`] | open files |
+//! | [`first`] | where the first copies of new files go |
 //! | [`places`] | where a file's bytes lie, and whether they can be read there now |
 //! | [`path`] | paths: bytes from the root |
 //! | [`acl`] | access control lists |
@@ -19,6 +20,7 @@ pub mod acl;
 pub mod caller;
 pub mod explain;
 pub mod file;
+pub mod first;
 pub mod path;
 pub mod places;
 pub mod secret;

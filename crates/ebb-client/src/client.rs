@@ -113,6 +113,12 @@ impl Client {
         self.shared.metrics.read().with_ahead(self.shared.cache.ahead())
     }
 
+    /// The host that it runs on.
+    #[must_use]
+    pub fn host(&self) -> &HostName {
+        &self.shared.options.host
+    }
+
     /// The nodes as last heard.
     #[must_use]
     pub fn nodes(&self) -> Vec<pb::Node> {

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use ebb_api::File;
 use ebb_api::caller::NewMode;
 use ebb_api::file::{Closing, CreateFile};
+use ebb_api::first::FirstCopies;
 use ebb_client::{Advice, IfExists};
 use ebb_types::{ErrorKind, HostName, Result, bail};
 use jni::EnvUnowned;
@@ -33,6 +34,15 @@ fn if_exists(number: i32) -> Result<IfExists> {
         1 => IfExists::Replace,
         2 => IfExists::Open,
         _ => bail!(Invalid, "{number} does not say what to do with a file that exists"),
+    })
+}
+
+fn first_copies(number: i32) -> Result<FirstCopies> {
+    Ok(match number {
+        0 => FirstCopies::Layout,
+        1 => FirstCopies::Elsewhere,
+        2 => FirstCopies::Anywhere,
+        _ => bail!(Invalid, "{number} does not say where first copies go"),
     })
 }
 
@@ -70,14 +80,16 @@ extern "system" fn Java_ebb_hadoop_Native_create<'local>(
     umask: i32,
     exists: i32,
     parents: bool,
+    first: i32,
     hosts: JByteArray<'local>,
 ) -> JByteArray<'local> {
     answer(env, |env| {
         let call = PathCall::new(env, caller, &path)?;
         let mode = NewMode { mode: mode.unsigned_abs() & 0o7777, umask: umask.unsigned_abs() & 0o777 };
         let hosts = text(env, &hosts)?;
-        let hosts = hosts.split(',').filter(|host| !host.is_empty()).map(HostName::new).collect();
-        let new = CreateFile { mode, if_exists: if_exists(exists)?, hosts };
+        let hosts: Vec<_> = hosts.split(',').filter(|host| !host.is_empty()).map(HostName::new).collect();
+        let first = if hosts.is_empty() { first_copies(first)? } else { FirstCopies::On(hosts) };
+        let new = CreateFile { mode, if_exists: if_exists(exists)?, first };
         let create = async {
             let by = &call.by.caller;
             let made = match by.create(&call.path, new.clone()).await {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use ebb_api::EbbPath;
 use ebb_api::caller::NewMode;
 use ebb_api::file::{Closing, CreateFile};
+use ebb_api::first::FirstCopies;
 use ebb_client::IfExists;
 use ebb_types::{Error, Result, err};
 use serde_json::json;
@@ -25,7 +26,7 @@ impl Session {
             inputs.push((source, open(source)?));
         }
         let mode = NewMode { mode: 0o666, umask: umask() };
-        let new = CreateFile { mode, if_exists: IfExists::Open, hosts: Vec::new() };
+        let new = CreateFile { mode, if_exists: IfExists::Open, first: FirstCopies::Layout };
         let file = self.caller.create(target, new).await?;
         let (mut done, mut bytes) = (Ok(()), 0);
         for (source, mut input) in inputs {

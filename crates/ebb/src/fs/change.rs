@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use ebb_api::EbbPath;
 use ebb_api::caller::NewMode;
 use ebb_api::file::{Closing, CreateFile};
+use ebb_api::first::FirstCopies;
 use ebb_client::{IfExists, SetAttr, SetTime};
 use ebb_types::{Attr, ErrorKind, FileKind, Result};
 use serde_json::json;
@@ -51,7 +52,7 @@ impl Session {
                 None if no_create => {}
                 None => {
                     let mode = NewMode { mode: 0o666, umask: umask() };
-                    let new = CreateFile { mode, if_exists: IfExists::Open, hosts: Vec::new() };
+                    let new = CreateFile { mode, if_exists: IfExists::Open, first: FirstCopies::Layout };
                     self.caller.create(path, new).await?.close(Closing::Received).await?;
                     made.push(path.clone());
                 }

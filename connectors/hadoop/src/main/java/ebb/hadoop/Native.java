@@ -20,6 +20,13 @@ final class Native {
   /** Writes behind the last byte of a file that exists. */
   static final int EXISTS_APPEND = 2;
 
+  /** First copies go where the dataset's layout has them, mostly to this host. */
+  static final int FIRST_BY_LAYOUT = 0;
+  /** They go to all hosts but this one in turn. */
+  static final int FIRST_ELSEWHERE = 1;
+  /** They go to all hosts in turn. */
+  static final int FIRST_ANYWHERE = 2;
+
   /** How a stream reads: its reads show it. */
   static final int ADVICE_NORMAL = 0;
   /** In order: whole blocks are fetched ahead. */
@@ -173,10 +180,12 @@ final class Native {
    *
    * @param exists one of the EXISTS constants
    * @param parents whether missing directories above are made (with mode 0777 less the umask)
-   * @param hosts of its first copies, with commas between them; empty: this host and the dataset's layout decide
+   * @param first one of the FIRST constants; of no account if hosts are named
+   * @param hosts of its first copies, with commas between them; empty: {@code first} decides
    */
   static native byte[] create(
-      long caller, byte[] path, int mode, int umask, int exists, boolean parents, byte[] hosts) throws IOException;
+      long caller, byte[] path, int mode, int umask, int exists, boolean parents, int first, byte[] hosts)
+      throws IOException;
 
   /** Opens a file that exists for writing behind its last byte; answers as {@link #open}. */
   static native byte[] append(long caller, byte[] path) throws IOException;
@@ -245,7 +254,7 @@ final class Native {
   /** CRC-32C of a file's first bytes, by the checksums that are kept; no byte is read for it. */
   static native int checksum(long caller, byte[] path, long length) throws IOException;
 
-  /** Takes the write lease of a file from its holder. True: nobody has the file open for writing any more. */
+  /** Takes a file over. True: whoever has it open for writing writes nothing more. */
   static native boolean recoverLease(long caller, byte[] path) throws IOException;
 
   /** Whether no other session has the file open for writing. */

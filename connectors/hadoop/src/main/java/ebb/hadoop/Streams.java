@@ -68,8 +68,8 @@ final class Streams {
    * Makes a file, or opens one for appending, as the flags say.
    *
    * <p>{@code SYNC_BLOCK} syncs when the stream is closed. {@code NO_LOCAL_WRITE} and {@code IGNORE_CLIENT_LOCALITY}
-   * are wishes that the layout of a dataset does not know; {@code fs.option.ebb.hosts} names hosts. {@code
-   * LAZY_PERSIST} and {@code NEW_BLOCK} have no meaning here.
+   * say where first copies go, unless {@code fs.option.ebb.hosts} names hosts. {@code LAZY_PERSIST} and {@code
+   * NEW_BLOCK} have no meaning here.
    */
   FSDataOutputStream create(Creation creation) throws IOException {
     EnumSet<CreateFlag> flags = creation.flags;
@@ -95,11 +95,19 @@ final class Streams {
               creation.modes.umask,
               exists(flags),
               creation.parents,
+              firstCopies(flags),
               Texts.bytes(creation.hosts));
     } catch (EbbException e) {
       throw Failures.isKind(e, Failures.IS_DIRECTORY) ? Failures.exists(e.getMessage(), e) : e;
     }
     return stream(creation.path, answer, syncsAtClose, flags.contains(CreateFlag.APPEND));
+  }
+
+  private static int firstCopies(EnumSet<CreateFlag> flags) {
+    if (flags.contains(CreateFlag.NO_LOCAL_WRITE)) {
+      return Native.FIRST_ELSEWHERE;
+    }
+    return flags.contains(CreateFlag.IGNORE_CLIENT_LOCALITY) ? Native.FIRST_ANYWHERE : Native.FIRST_BY_LAYOUT;
   }
 
   private static int exists(EnumSet<CreateFlag> flags) {

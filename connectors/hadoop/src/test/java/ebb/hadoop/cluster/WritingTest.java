@@ -8,10 +8,13 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.EnumSet;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.BlockLocation;
 import org.apache.hadoop.fs.ClusterStorageCapacityExceededException;
 import org.apache.hadoop.fs.CreateFlag;
@@ -171,6 +174,40 @@ class WritingTest {
     }
     assertThatThrownBy(() -> fs.createFile(new Path(folder, "f")).must("fs.option.unknown", "x").build())
         .isInstanceOf(IllegalArgumentException.class);
+  }
+
+  /** Hosts of a file of eight metablocks in one copy, which a program on h2 makes. */
+  private Set<String> hostsOf(FileSystem onHost, Path file, CreateFlag... wishes) throws IOException {
+    EnumSet<CreateFlag> flags = EnumSet.of(CreateFlag.CREATE);
+    flags.addAll(Arrays.asList(wishes));
+    try (FSDataOutputStream out =
+        onHost.create(file, FsPermission.getFileDefault(), flags, 4096, (short) 1, 1 << 20, null)) {
+      out.write(TestCluster.bytes(8 << 20, 5));
+    }
+    Set<String> hosts = new HashSet<>();
+    for (BlockLocation block : onHost.getFileBlockLocations(file, 0, 8 << 20)) {
+      hosts.addAll(Arrays.asList(block.getHosts()));
+    }
+    return hosts;
+  }
+
+  @Test
+  void theFirstCopyIsElsewhereIfTheWriterSaysSo() throws IOException {
+    String dataset = folder.toUri().getPath() + "/one-copy";
+    TestCluster.ebb("dataset", "create", dataset, "--layout", "random", "--replicas", "1", "--metablock", "1MiB");
+    Configuration conf = TestCluster.conf();
+    conf.set("fs.ebb.host", "h2");
+    try (FileSystem onHost = FileSystem.newInstance(TestCluster.uri(), conf)) {
+      assertThat(hostsOf(onHost, new Path(dataset, "here"))).containsExactly("h2");
+      assertThat(hostsOf(onHost, new Path(dataset, "elsewhere"), CreateFlag.NO_LOCAL_WRITE))
+          .hasSizeGreaterThan(1)
+          .doesNotContain("h2");
+      assertThat(hostsOf(onHost, new Path(dataset, "anywhere"), CreateFlag.IGNORE_CLIENT_LOCALITY))
+          .hasSizeGreaterThan(2)
+          .contains("h2");
+    } finally {
+      TestCluster.ebb("dataset", "rm", "-r", dataset);
+    }
   }
 
   @Test
