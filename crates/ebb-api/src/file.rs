@@ -121,6 +121,12 @@ impl File {
         self.client.advise(self.handle, advice)
     }
 
+    /// Takes the file over from whoever else has it open: what was written before stays, and handles that were opened before, but
+    /// for this one, may write no more. It needs to be open for writing.
+    pub async fn take_over(&self) -> Result<()> {
+        self.client.take_over(self.handle).await.map_err(|error| self.told(error))
+    }
+
     /// Its length as its writers have it now.
     pub async fn size(&self) -> Result<u64> {
         let attr = self.client.get_attr(&Credentials::root(), self.attr.inode).await;

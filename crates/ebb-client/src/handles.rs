@@ -42,11 +42,22 @@ pub(crate) struct OpenFile {
     pub pinned: Option<Epoch>,
     /// Number of sticky errors that it has reported.
     seen_errors: Mutex<u64>,
+    /// How often the file had been taken over when it was opened, or when this handle took it over.
+    takeovers: AtomicU64,
+}
+
+/// Counts of a file at the time when it was opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Since {
+    /// Sticky errors that came before, and that the handle does not report.
+    pub errors: u64,
+    /// Takeovers that came before, and that do not concern the handle.
+    pub takeovers: u64,
 }
 
 impl OpenFile {
-    /// An open file. `seen_errors` sticky errors came before it, and it does not report them.
-    pub fn new(inode: Arc<Inode>, access: Access, privileged: bool, seen_errors: u64, pinned: Option<Epoch>) -> Self {
+    /// An open file.
+    pub fn new(inode: Arc<Inode>, access: Access, privileged: bool, since: Since, pinned: Option<Epoch>) -> Self {
         Self {
             inode,
             access,
@@ -55,8 +66,19 @@ impl OpenFile {
             advice: Mutex::default(),
             reads_end: AtomicU64::new(u64::MAX),
             pinned,
-            seen_errors: Mutex::new(seen_errors),
+            seen_errors: Mutex::new(since.errors),
+            takeovers: AtomicU64::new(since.takeovers),
         }
+    }
+
+    /// How often the file may have been taken over for this handle to write to it.
+    pub fn takeovers(&self) -> u64 {
+        self.takeovers.load(Ordering::Relaxed)
+    }
+
+    /// It has taken the file over, the `takeovers`th time that this was done.
+    pub fn on_taken_over(&self, takeovers: u64) {
+        self.takeovers.fetch_max(takeovers, Ordering::Relaxed);
     }
 
     /// How its program says that it reads.
@@ -180,9 +202,9 @@ impl Shared {
         let core = inode.core.lock();
         let held = core.attr.map(|attr| core.overlay(attr));
         let attr = fresh.or(held).ok_or_else(|| err!(Internal, "{} was opened without attributes", inode.id))?;
-        let seen_errors = core.sticky.sample();
+        let since = Since { errors: core.sticky.sample(), takeovers: attr.takeovers };
         drop(core);
-        let file = OpenFile::new(inode.clone(), access, credentials.is_root(), seen_errors, None);
+        let file = OpenFile::new(inode.clone(), access, credentials.is_root(), since, None);
         Ok((self.handles.insert(file), attr))
     }
 

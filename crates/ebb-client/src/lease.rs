@@ -23,6 +23,7 @@ use crate::lease::change::Granted;
 use crate::lease::hold::Lease;
 
 use crate::session::ATTEMPT;
+use crate::session::masters::is_transient;
 use crate::shared::Shared;
 use crate::shared_file::sharing::Sharing;
 
@@ -335,6 +336,16 @@ impl Shared {
     /// Handles the result of a call under a lease. Records that the lease is gone.
     pub fn note_lease_error(self: &Arc<Self>, inode: &Inode, error: &Error) {
         if matches!(error.kind(), ErrorKind::StaleEpoch | ErrorKind::SessionExpired) {
+            self.lose_lease(inode, error);
+        }
+    }
+
+    /// After a change of what a lease brings has failed. Without an answer it is not known whether it was made, so the lease is
+    /// treated as lost: the next one brings what the master has.
+    pub fn lose_if_unsure(self: &Arc<Self>, inode: &Inode, error: &Error) {
+        // Whatever the answer to the last attempt, an earlier one may have been carried out.
+        let unsure = is_transient(error.kind());
+        if unsure || matches!(error.kind(), ErrorKind::StaleEpoch | ErrorKind::SessionExpired) {
             self.lose_lease(inode, error);
         }
     }

@@ -50,6 +50,7 @@ mod served;
 mod session;
 mod shared;
 mod shared_file;
+mod takeover;
 #[cfg(test)]
 mod tests;
 mod types;

@@ -309,7 +309,7 @@ impl Drop for Ticket<'_> {
 /// Whether the request means anything only under a lease or lock queue of its session.
 fn is_of_lease(op: &Op) -> bool {
     match op {
-        Op::Grant(_) | Op::Commit(_) | Op::ChangeSet(_) | Op::SetLock(_) => true,
+        Op::Grant(_) | Op::Commit(_) | Op::ChangeSet(_) | Op::SetLock(_) | Op::TakeOver(_) => true,
         Op::SetAttr(set) => set.epoch != 0,
         _ => false,
     }

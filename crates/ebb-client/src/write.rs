@@ -57,6 +57,7 @@ impl Shared {
         let _gate = loop {
             let entry = self.enter(inode, Lease::Write, file.pinned).await?;
             file.check_sticky()?;
+            file.check_may_change(&entry)?;
             match entry {
                 Entry::Lease(gate) => break gate,
                 Entry::Proxy(sharing) => {

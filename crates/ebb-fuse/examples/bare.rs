@@ -90,7 +90,7 @@ impl Vfs for Bare {
         self.state.lock().attr(inode)
     }
 
-    async fn set_attr(&self, _: &Credentials, inode: InodeId, set: SetAttr) -> Result<Attr> {
+    async fn set_attr(&self, _: &Credentials, inode: InodeId, _file: Option<Handle>, set: SetAttr) -> Result<Attr> {
         let mut state = self.state.lock();
         if let (Some(attr), Some(size)) = (state.attrs.get_mut(&inode), set.size) {
             attr.size = size;

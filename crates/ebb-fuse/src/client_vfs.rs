@@ -45,9 +45,9 @@ fn needed_access(asked: Access, cut: Option<Privileges>) -> Access {
 
 impl ClientVfs {
     /// Truncates a file that was just opened to size 0. If that fails, the handle is closed.
-    async fn cut(&self, caller: &Credentials, opened: Handle, inode: InodeId, privileges: Privileges) -> Result<Attr> {
+    async fn cut(&self, caller: &Credentials, opened: Handle, privileges: Privileges) -> Result<Attr> {
         let cut = SetAttr { size: Some(0), by_handle: true, privileges, ..SetAttr::default() };
-        let done = self.set_attr(caller, inode, cut).await;
+        let done = self.client.set_attr_through(opened, caller, cut).await;
         if done.is_err() {
             self.client.close(opened).await;
         }
@@ -87,8 +87,11 @@ impl Vfs for ClientVfs {
         self.client.get_attr(&Credentials::root(), inode).await
     }
 
-    async fn set_attr(&self, caller: &Credentials, inode: InodeId, set: SetAttr) -> Result<Attr> {
-        self.client.set_attr(caller, inode, set).await
+    async fn set_attr(&self, caller: &Credentials, inode: InodeId, file: Option<Handle>, set: SetAttr) -> Result<Attr> {
+        match file {
+            Some(file) => self.client.set_attr_through(file, caller, set).await,
+            None => self.client.set_attr(caller, inode, set).await,
+        }
     }
 
     async fn read_link(&self, inode: InodeId) -> Result<Vec<u8>> {
@@ -164,7 +167,7 @@ impl Vfs for ClientVfs {
         let caller = if mode.execute { &root } else { caller };
         let (handle, attr) = self.client.open(caller, inode, needed_access(mode.access, mode.cut)).await?;
         if let Some(privileges) = mode.cut.filter(|_| attr.size > 0) {
-            self.cut(caller, handle, inode, privileges).await?;
+            self.cut(caller, handle, privileges).await?;
         }
         Ok(handle)
     }
@@ -174,7 +177,7 @@ impl Vfs for ClientVfs {
         let Created { handle, attr: found, existed } = self.client.create(caller, new).await?;
         // Another mount may have made the file since the kernel's lookup.
         match cut.filter(|_| existed && found.size > 0) {
-            Some(privileges) => Ok((handle, self.cut(caller, handle, found.inode, privileges).await?)),
+            Some(privileges) => Ok((handle, self.cut(caller, handle, privileges).await?)),
             None => Ok((handle, found)),
         }
     }

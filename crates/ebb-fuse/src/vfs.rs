@@ -59,9 +59,14 @@ pub trait Vfs: Send + Sync + 'static {
     fn lookup(&self, caller: &Credentials, parent: InodeId, name: &[u8]) -> impl Future<Output = Result<Attr>> + Send;
     /// Attributes of an inode.
     fn get_attr(&self, inode: InodeId) -> impl Future<Output = Result<Attr>> + Send;
-    /// Sets attributes and returns the new ones.
-    fn set_attr(&self, caller: &Credentials, inode: InodeId, set: SetAttr)
-    -> impl Future<Output = Result<Attr>> + Send;
+    /// Sets attributes, through an open file if the program has it so, and returns the new ones.
+    fn set_attr(
+        &self,
+        caller: &Credentials,
+        inode: InodeId,
+        file: Option<Handle>,
+        set: SetAttr,
+    ) -> impl Future<Output = Result<Attr>> + Send;
     /// Target of a symbolic link.
     fn read_link(&self, inode: InodeId) -> impl Future<Output = Result<Vec<u8>>> + Send;
     /// Makes a file, FIFO, socket or device.

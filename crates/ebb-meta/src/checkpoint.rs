@@ -414,6 +414,7 @@ impl Loader {
             btime: attr.btime_ns,
             epoch: Epoch::new(attr.epoch),
             size_generation: attr.size_generation,
+            takeovers: attr.takeovers,
             dataset: DatasetId::new(attr.dataset),
             xattrs: xattrs(std::mem::take(&mut record.xattrs))?,
             body: body(&attr, &record)?,

@@ -49,6 +49,8 @@ pub(crate) struct Inode {
     pub(crate) epoch: Epoch,
     /// Raised whenever the size is set without data.
     pub(crate) size_generation: u64,
+    /// How often a client took the file over. A handle that was opened before that may not write.
+    pub(crate) takeovers: u64,
     /// Set at creation, and never changed. The root of a dataset gets it when the dataset is made.
     pub(crate) dataset: DatasetId,
     /// Extended attributes and ACLs; most inodes have none.
@@ -205,6 +207,7 @@ impl Inode {
             btime_ns: self.btime,
             epoch: self.epoch.raw(),
             size_generation: self.size_generation,
+            takeovers: self.takeovers,
             dataset: self.dataset.raw(),
             block_size: dataset.block_size,
             metablock_size: dataset.metablock_size,

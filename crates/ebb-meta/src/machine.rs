@@ -147,6 +147,7 @@ impl Machine {
             btime: 0,
             epoch: ebb_types::Epoch::new(0),
             size_generation: 0,
+            takeovers: 0,
             dataset: DatasetId::new(0),
             xattrs: None,
             body: Body::Directory(DirectoryBody { parent: InodeId::ROOT, next_cookie: COOKIE_FIRST, count: 0 }),
@@ -325,6 +326,7 @@ impl Machine {
             Op::CreateDataset(op) => self.create_dataset(call, op),
             Op::SetDataset(op) => self.set_dataset(call, op),
             Op::Swap(op) => self.swap(call, op),
+            Op::TakeOver(op) => self.take_over(call, op),
             Op::Lookup(_)
             | Op::GetAttr(_)
             | Op::ReadDir(_)

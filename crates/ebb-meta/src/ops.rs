@@ -8,6 +8,7 @@ pub(crate) mod grant;
 mod link;
 mod lock;
 mod rename;
+mod take_over;
 mod truncate;
 mod unlink;
 pub(crate) mod xattr;

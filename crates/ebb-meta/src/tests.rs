@@ -21,5 +21,6 @@ mod raid;
 mod removal;
 mod renames;
 mod sessions;
+mod takeovers;
 mod trash;
 mod xattrs;

@@ -169,6 +169,7 @@ impl Machine {
             btime: call.now,
             epoch: ebb_types::Epoch::new(0),
             size_generation: 0,
+            takeovers: 0,
             dataset: directory.dataset,
             xattrs: (!xattrs.is_empty()).then(|| Arc::new(xattrs)),
             body: new.body,

@@ -60,6 +60,7 @@ impl Operation {
             }
             Op::Direct(ask) => reply.parts = self.direct(handle, ask).await?,
             Op::Apply(apply) => reply.expired = !self.apply(handle, apply).await?,
+            Op::TakeOver(_) => reply.takeovers = self.take_over(handle).await?,
         }
         Ok((reply, data))
     }
@@ -189,12 +190,19 @@ impl Operation {
         self.client.seek(handle, seek.offset, whence).await
     }
 
+    /// Takes the file over, and returns how often this was done. The stay has to end before it is answered.
+    async fn take_over(&self, handle: Handle) -> Result<u64> {
+        let _taken = self.turn(WHOLE, Use::Changes).await?;
+        self.client.take_over(handle).await?;
+        self.client.takeovers(handle)
+    }
+
     async fn set(&self, handle: Handle, set: &shared_op::Set) -> Result<Attr> {
         let (Some(credentials), Some(attributes)) = (set.credentials.clone(), &set.attributes) else {
             bail!(Protocol, "attributes are set on behalf of a user, and none is named")
         };
         let _taken = self.turn(WHOLE, Use::Changes).await?;
-        self.client.set_attr_pinned(handle, &Credentials::from(credentials), attributes_of(attributes)).await
+        self.client.set_attr_through(handle, &Credentials::from(credentials), attributes_of(attributes)).await
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct SharedFile {
     pub inode: InodeId,
     /// Epoch of the lease.
     pub epoch: Epoch,
+    /// How often the file was taken over before this stay.
+    pub takeovers: u64,
     /// Ranges of operations in progress.
     pub ranges: Arc<Ranges>,
     /// Handle that does not depend on the epoch.
@@ -46,8 +48,9 @@ struct State {
 impl SharedFile {
     /// A file that was opened as `base` and is held under `epoch`.
     pub fn new(client: Client, inode: InodeId, base: Handle, epoch: Epoch, now: Moment) -> Result<Self> {
-        let own = match client.pin(base, epoch) {
-            Ok(own) => own,
+        let held = client.pin(base, epoch).and_then(|own| Ok((own, client.takeovers(base)?)));
+        let (own, takeovers) = match held {
+            Ok(held) => held,
             Err(error) => {
                 client.close_now(base);
                 return Err(error);
@@ -63,6 +66,7 @@ impl SharedFile {
             client,
             inode,
             epoch,
+            takeovers,
             ranges: Arc::default(),
             base,
             own,

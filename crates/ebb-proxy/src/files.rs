@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ebb_client::{Access, Client};
-use ebb_runtime::Runtime;
+use ebb_runtime::{Runtime, SeededBug};
 use ebb_types::{Credentials, Epoch, InodeId, Result, SessionId, bail};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -39,6 +39,15 @@ struct FileEntry {
     now: Mutex<Option<Arc<SharedFile>>>,
 }
 
+/// What a session learns of the stay that it joins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Joined {
+    /// The epoch under which the file is held.
+    pub epoch: Epoch,
+    /// How often the file was taken over before.
+    pub takeovers: u64,
+}
+
 impl Files {
     /// An empty table.
     pub fn new(runtime: Runtime, client: Client, files_max: usize) -> Self {
@@ -64,14 +73,14 @@ impl Files {
         self.ended.lock().unheard(lives, self.runtime.now(), span)
     }
 
-    /// Takes the lease of a file, unless it is held, and returns its epoch.
-    pub async fn join(&self, inode: InodeId) -> Result<Epoch> {
+    /// Takes the lease of a file, unless it is held.
+    pub async fn join(&self, inode: InodeId) -> Result<Joined> {
         let entry = self.entry(inode)?;
         let _changing = entry.changing.lock().await;
         let known = entry.now.lock().clone();
         if let Some(file) = known {
             if file.is_held() {
-                return Ok(file.epoch);
+                return Ok(Joined { epoch: file.epoch, takeovers: file.takeovers });
             }
             // The lease was lost in between. The old stay has to end before the new one has its entry.
             self.end(&entry, &file);
@@ -85,11 +94,12 @@ impl Files {
             }
         };
         let file = SharedFile::new(self.client.clone(), inode, base, epoch, self.runtime.now())?;
+        let takeovers = file.takeovers;
         tracing::debug!(%inode, %epoch, "holds a file for several clients");
         let before = entry.now.lock().replace(Arc::new(file));
         // I-3: two stays at a time would order the operations of one file apart from each other.
         assert!(before.is_none(), "{inode} has a stay already, under another epoch");
-        Ok(epoch)
+        Ok(Joined { epoch, takeovers })
     }
 
     fn entry(&self, inode: InodeId) -> Result<Arc<FileEntry>> {
@@ -101,6 +111,19 @@ impl Files {
             bail!(Overloaded, "the proxy holds {} files already", self.files_max);
         }
         Ok(Arc::clone(entries.entry(inode).or_default()))
+    }
+
+    /// Gives a file back, and ends its stay. Operations that have begun end first.
+    ///
+    /// # Errors
+    /// Those of the last sync. The file may still be held then.
+    pub async fn end_stay(&self, file: &Arc<SharedFile>) -> Result<()> {
+        let Some(entry) = self.entries.lock().get(&file.inode).cloned() else { return Ok(()) };
+        if self.runtime.has_bug(SeededBug::StayGoesOn) {
+            return Ok(());
+        }
+        let _changing = entry.changing.lock().await;
+        self.give_back(&entry, file).await
     }
 
     /// Ends the stay of a file whose lease is gone.

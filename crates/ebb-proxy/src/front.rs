@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::carry::Operation;
 use crate::ended::Ended;
-use crate::files::Files;
+use crate::files::{Files, Joined};
 use crate::options::ProxyOptions;
 use crate::relay::Relay;
 use crate::requests::RequestName;
@@ -91,8 +91,8 @@ impl Front {
             let _place = place;
             files.join(inode).await
         });
-        let epoch = joining.join().await??;
-        Ok(Answer::new(&pb::JoinSharedReply { boot: self.boot, epoch: epoch.raw() }))
+        let Joined { epoch, takeovers } = joining.join().await??;
+        Ok(Answer::new(&pb::JoinSharedReply { boot: self.boot, epoch: epoch.raw(), takeovers }))
     }
 
     async fn operate(&self, mut call: pb::SharedOp, payload: Bytes, deadline: Duration) -> Result<Answer> {
@@ -120,7 +120,9 @@ impl Front {
         bytes: usize,
         deadline: Duration,
     ) -> Result<Answer> {
-        if matches!(op, Op::Write(_) | Op::Allocate(_) | Op::Set(_) | Op::Direct(_) | Op::Apply(_)) {
+        let changes =
+            matches!(op, Op::Write(_) | Op::Allocate(_) | Op::Set(_) | Op::Direct(_) | Op::Apply(_) | Op::TakeOver(_));
+        if changes {
             bail!(Invalid, "what changes a file needs a request number above 0");
         }
         let _memory = self.room(bytes, deadline).await?;
@@ -212,8 +214,12 @@ async fn finish(boot: u64, files: &Files, work: Work) -> (pb::SharedOpReply, Byt
     let Work { inode, epoch, session, operation } = work;
     let outcome = match operation {
         Some(operation) => {
-            let file = Arc::clone(&operation.file);
-            let outcome = operation.run().await;
+            let (file, takes_over) = (Arc::clone(&operation.file), matches!(operation.op, Op::TakeOver(_)));
+            let mut outcome = operation.run().await;
+            if takes_over && outcome.is_ok() {
+                // Ordering: the stay ends before the answer. Whoever joins after it learns of the takeover.
+                outcome = files.end_stay(&file).await.and(outcome);
+            }
             if outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Moved) {
                 files.on_moved(&file);
             }

@@ -5,6 +5,7 @@ mod ends;
 mod harness;
 mod sessions;
 mod stopovers;
+mod takeovers;
 mod tending;
 
 use std::collections::BTreeSet;

@@ -88,6 +88,10 @@ seeded_bugs! {
     ThawsTheCut = "thaws-the-cut";
     /// Repair brings a node back at once that the writer cannot reach.
     BringsBack = "brings-back";
+    /// A client that takes a file over does not tell the master.
+    TakeoverUncounted = "takeover-uncounted";
+    /// A proxy keeps a file that was taken over, so that its clients do not learn of it.
+    StayGoesOn = "stay-goes-on";
 }
 
 impl SeededBug {

@@ -83,6 +83,8 @@ pub struct Attr {
     pub size_unknown: bool,
     /// Generation of the size. It is raised whenever the size is set without data.
     pub size_generation: u64,
+    /// How often a client took the file over. A handle that was opened before that may not write.
+    pub takeovers: u64,
     /// Space in metablocks, in bytes of one copy.
     pub allocated_bytes: u64,
     /// Time of the last read.
@@ -116,6 +118,7 @@ impl Attr {
             size: 0,
             size_unknown: false,
             size_generation: 0,
+            takeovers: 0,
             allocated_bytes: 0,
             atime: WallTime(0),
             mtime: WallTime(0),

@@ -140,6 +140,8 @@ kinds! {
     WentBack = 52, 5, Never;
     /// The caller's identity belongs to another process: the caller's directory is a copy or went back in time.
     Superseded = 53, 5, Never;
+    /// Another client took the file over after this handle was opened: it may not write.
+    TakenOver = 54, 5, Never;
 
     /// The deadline passed. The operation may have been carried out.
     Timeout = 60, 110, IfIdempotent;

@@ -26,6 +26,7 @@ impl TryFrom<pb::Attr> for Attr {
             size: from.size,
             size_unknown: from.size_unknown,
             size_generation: from.size_generation,
+            takeovers: from.takeovers,
             allocated_bytes: from.allocated_bytes,
             atime: WallTime(from.atime_ns),
             mtime: WallTime(from.mtime_ns),
@@ -66,6 +67,7 @@ impl From<Attr> for pb::Attr {
             btime_ns: attr.btime.0,
             epoch: attr.epoch.raw(),
             size_generation: attr.size_generation,
+            takeovers: attr.takeovers,
             dataset: dataset.raw(),
             block_size: geometry.block_size,
             metablock_size: geometry.metablock_size,
@@ -111,7 +113,7 @@ mod tests {
         (attr.mode, attr.links, attr.uid, attr.gid, attr.rdev) = (0o4755, 3, 1, 2, 5);
         (attr.size, attr.size_unknown, attr.size_generation, attr.allocated_bytes) = (11, true, 4, 12);
         (attr.atime, attr.mtime, attr.ctime, attr.btime) = (WallTime(1), WallTime(-2), WallTime(3), WallTime(4));
-        (attr.epoch, attr.has_xattrs) = (Epoch::new(9), true);
+        (attr.epoch, attr.has_xattrs, attr.takeovers) = (Epoch::new(9), true, 6);
         attr.storage = Storage {
             dataset: DatasetId::new(2),
             geometry: Geometry { block_size: 1 << 16, metablock_size: 1 << 20 },

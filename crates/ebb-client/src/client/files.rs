@@ -9,8 +9,8 @@ use ebb_wire::pb::meta_op;
 use super::{Client, READS_AHEAD};
 use crate::read::READ_MAX;
 use crate::types::{
-    Access, Advice, Allocate, CopyRange, Created, Handle, IfExists, NewFile, NewName, Privileges, Seek, UnnamedFile,
-    WriteAt,
+    Access, Advice, Allocate, CopyRange, Created, Handle, IfExists, NewFile, NewName, Privileges, Seek, SetAttr,
+    UnnamedFile, WriteAt,
 };
 
 impl Client {
@@ -152,6 +152,26 @@ impl Client {
         let at = self.shared.write(&file, place, data, privileges).await?;
         self.shared.served.count(&file, len);
         Ok(at)
+    }
+
+    /// Sets attributes through an open file: a size needs no permission but that of its opener.
+    ///
+    /// # Errors
+    /// `TakenOver` if a size is set, and another client took the file over after it was opened.
+    pub async fn set_attr_through(&self, handle: Handle, credentials: &Credentials, set: SetAttr) -> Result<Attr> {
+        let file = self.shared.handles.get(handle)?;
+        self.shared.set_attr_of(credentials, file.inode.id, &set, Some(&file)).await
+    }
+
+    /// Takes a file over from whoever else has it open: everything written before is received by the members, and every
+    /// handle that was opened before, but for this one, may write to it no more. Its writes fail with `TakenOver`.
+    ///
+    /// # Errors
+    /// `Invalid` if the file is not open for writing, `TakenOver` if it was taken over from this handle. Another one if it is not
+    /// known whether it was taken over: then it is opened anew, and taken over again.
+    pub async fn take_over(&self, handle: Handle) -> Result<()> {
+        let file = self.shared.handles.get(handle)?;
+        self.shared.take_over(&file).await
     }
 
     /// Returns when everything written is on stable storage of every member of every set.

@@ -246,9 +246,9 @@ impl Hold {
     ///
     /// # Panics
     /// If a lease is held, or another stay goes on.
-    pub fn join(&mut self, stay: Stay, address: String) {
+    pub fn join(&mut self, stay: Stay, address: String, takeovers: u64) {
         let State::Nothing(last) = self.state else { panic!("of a file that is shared nothing is held: {self:?}") };
-        self.state = State::Shared(Sharing::new(stay, address), last);
+        self.state = State::Shared(Sharing::new(stay, address, takeovers), last);
     }
 
     /// Ends the stay at a proxy, if there is one. Returns its record.
@@ -325,7 +325,7 @@ mod tests {
 
     fn shared() -> Hold {
         let mut hold = Hold::default();
-        hold.join(STAY, "p:1".into());
+        hold.join(STAY, "p:1".into(), 0);
         hold
     }
 
@@ -406,7 +406,7 @@ mod tests {
         hold.lose();
         assert_eq!((hold.lost(), hold.epoch()), (Some(epoch(5)), epoch(5)));
         assert!(hold.is_nothing() && hold.is_needed());
-        hold.join(STAY, "p:1".into());
+        hold.join(STAY, "p:1".into(), 0);
         hold.lose();
         assert!(hold.sharing().is_some() && hold.lost().is_some() && hold.is_needed());
         hold.end_stay(End::Lost);
@@ -437,7 +437,7 @@ mod tests {
         assert_eq!(hold.end_stay(End::Kept).map(|sharing| sharing.written), Some(1));
         assert_eq!(hold.end_stay(End::Lost), None, "it is over");
         assert!(hold.is_nothing() && hold.was_kept(&STAY));
-        hold.join(other, "p:2".into());
+        hold.join(other, "p:2".into(), 0);
         hold.end_stay(End::Lost);
         assert!(hold.was_kept(&STAY) && !hold.was_kept(&other));
     }
@@ -451,7 +451,7 @@ mod tests {
             hold.lose();
             hold
         };
-        let join = |hold: &mut Hold| hold.join(STAY, "p:1".into());
+        let join = |hold: &mut Hold| hold.join(STAY, "p:1".into(), 0);
         let take_up = |hold: &mut Hold| hold.grant(Lease::Write, epoch(5), 1);
         refuses(Hold::lower, [Hold::default(), read(), lost(), shared()]);
         refuses(Hold::give_back, [Hold::default(), lost(), shared()]);

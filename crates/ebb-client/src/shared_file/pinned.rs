@@ -4,15 +4,15 @@
 //! A *pinned* handle works only while its file's write lease is held under one epoch. It never takes a lease: when that
 //! one is gone, operations fail with `Moved`, and nothing of them was done.
 
-use ebb_types::{Attr, Credentials, Epoch, InodeId, Result, err};
+use ebb_types::{Epoch, InodeId, Result, err};
 
 use crate::client::Client;
-use crate::handles::OpenFile;
+use crate::handles::{OpenFile, Since};
 use crate::inode::Core;
 use crate::lease::Entry;
 use crate::lease::hold::Lease;
 use crate::shared::Shared;
-use crate::types::{Handle, SetAttr};
+use crate::types::Handle;
 
 impl Client {
     /// Takes the write lease of an open file, if it is not held, and tells its epoch. The master sends this session to
@@ -23,6 +23,13 @@ impl Client {
             Entry::Lease(_gate) => Ok(file.inode.core.lock().hold.epoch()),
             Entry::Proxy(_) => Err(err!(Internal, "the proxy's own session was sent to a proxy")),
         }
+    }
+
+    /// How often an open file was taken over, as its lease holder knows it. Without a lease the result means nothing.
+    pub fn takeovers(&self, handle: Handle) -> Result<u64> {
+        let file = self.shared().handles.get(handle)?;
+        let takeovers = file.inode.core.lock().takeovers();
+        Ok(takeovers)
     }
 
     /// Another handle of an open file, pinned to an epoch. It gets an error of background work once, as other handles
@@ -71,12 +78,6 @@ impl Client {
         let epoch = file.pinned.ok_or_else(|| err!(Invalid, "{} is not open under one epoch", file.inode.id))?;
         self.shared().pass_on(&file.inode, epoch).await
     }
-
-    /// Sets attributes through a pinned handle.
-    pub async fn set_attr_pinned(&self, handle: Handle, credentials: &Credentials, set: SetAttr) -> Result<Attr> {
-        let file = self.shared().handles.get(handle)?;
-        self.shared().set_attr_of(credentials, file.inode.id, &set, file.pinned).await
-    }
 }
 
 impl Shared {
@@ -86,12 +87,14 @@ impl Shared {
     }
 
     fn pin(&self, file: &OpenFile, epoch: Epoch) -> Handle {
-        let seen_errors = {
+        let errors = {
             let mut core = file.inode.core.lock();
             core.open_count += 1;
             // Errors under an earlier lease were reported in other ways.
             core.sticky.latest()
         };
-        self.handles.insert(OpenFile::new(file.inode.clone(), file.access, file.privileged, seen_errors, Some(epoch)))
+        // Under one epoch a file is taken over at its end only. Whose handle is older, the sessions that joined know.
+        let since = Since { errors, takeovers: u64::MAX };
+        self.handles.insert(OpenFile::new(file.inode.clone(), file.access, file.privileged, since, Some(epoch)))
     }
 }

@@ -64,7 +64,8 @@ impl Shared {
             Ok(reply) => {
                 let mut core = inode.core.lock();
                 if core.hold.is_nothing() {
-                    core.hold.join(Stay { boot: reply.boot, epoch: reply.epoch }, proxy.address.clone());
+                    let stay = Stay { boot: reply.boot, epoch: reply.epoch };
+                    core.hold.join(stay, proxy.address.clone(), reply.takeovers);
                 }
             }
             Err(error) => {

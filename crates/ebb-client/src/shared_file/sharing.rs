@@ -25,6 +25,8 @@ pub(crate) struct Sharing {
     pub stay: Stay,
     /// Where the proxy listens.
     pub address: String,
+    /// How often the file was taken over before. It stays so until the stay ends.
+    pub takeovers: u64,
     /// Changes that were answered.
     pub written: u64,
     /// How many of them are known to be synced.
@@ -36,8 +38,8 @@ pub(crate) struct Sharing {
 
 impl Sharing {
     /// A stay that has just begun: nothing was written yet.
-    pub fn new(stay: Stay, address: String) -> Self {
-        Self { stay, address, written: 0, synced: 0, under_way: 0 }
+    pub fn new(stay: Stay, address: String, takeovers: u64) -> Self {
+        Self { stay, address, takeovers, written: 0, synced: 0, under_way: 0 }
     }
 
     /// Whether the end of the stay matters to some change: one that is not known to be synced, or one without an answer.
@@ -182,7 +184,7 @@ mod tests {
         for (end, is_error) in [(End::Kept, false), (End::Lost, true)] {
             let inode = Inode::new(InodeId::new(7), 1 << 20);
             let mut core = inode.core.lock();
-            core.hold.join(stay, "p:1".into());
+            core.hold.join(stay, "p:1".into(), 0);
             assert!(!core.end_sharing(end, inode.id), "nothing was answered yet");
             assert_eq!(core.on_changed(&stay, inode.id), is_error, "{end:?}");
             assert_eq!(core.sticky.latest() > 0, is_error, "{end:?}");

@@ -35,6 +35,7 @@ impl Shared {
         let gate = loop {
             let entry = self.enter(inode, Lease::Write, file.pinned).await?;
             file.check_sticky()?;
+            file.check_may_change(&entry)?;
             match entry {
                 Entry::Lease(gate) => break gate,
                 Entry::Proxy(sharing) => {
@@ -106,7 +107,7 @@ impl Shared {
             return Ok(());
         }
         let set = SetAttr { size: Some(end), by_handle: true, ..SetAttr::default() };
-        self.set_attr_of(&Credentials::root(), file.inode.id, &set, file.pinned).await.map(drop)
+        self.set_attr_of(&Credentials::root(), file.inode.id, &set, Some(file)).await.map(drop)
     }
 
     /// Next data, or next hole, at or after `offset`. The end of the file is a hole.

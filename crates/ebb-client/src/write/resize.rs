@@ -2,26 +2,30 @@
 
 use std::sync::Arc;
 
-use ebb_types::{Attr, Credentials, Epoch, ErrorKind, InodeId, Result, err};
+use ebb_types::{Attr, Credentials, Epoch, InodeId, Result, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{self, Op, Trim};
 
+use crate::handles::OpenFile;
 use crate::inode::Inode;
 use crate::lease::Taken;
 use crate::lease::hold::Lease;
 use crate::names::kept::Changed;
-use crate::session::masters::is_transient;
 use crate::shared::Shared;
+use crate::takeover::check_count;
 use crate::types::{Privileges, SetAttr, SetTime};
 use crate::write::FILE_SIZE_MAX;
 use crate::write::drive::drive;
 use crate::write::outgoing::Content;
 
-/// A size, and the only epoch under which it may be set.
+/// A size, and what the handle that sets it is bound to.
 #[derive(Clone, Copy)]
 struct Wanted {
     size: u64,
+    /// The only epoch under which it may be set.
     pinned: Option<Epoch>,
+    /// How often the file may have been taken over.
+    takeovers: u64,
 }
 
 impl Shared {
@@ -30,17 +34,21 @@ impl Shared {
         self.set_attr_of(credentials, id, set, None).await
     }
 
-    /// Sets attributes. With `pinned`, a new size is set under the write lease of that epoch only.
+    /// Sets attributes, by path or through an open file.
     pub async fn set_attr_of(
         self: &Arc<Self>,
         credentials: &Credentials,
         id: InodeId,
         set: &SetAttr,
-        pinned: Option<Epoch>,
+        through: Option<&OpenFile>,
     ) -> Result<Attr> {
         let op = request(id, set, credentials);
         match set.size {
-            Some(size) => self.set_size(credentials, id, op, Wanted { size, pinned }).await,
+            Some(size) => {
+                let pinned = through.and_then(|file| file.pinned);
+                let takeovers = through.map_or(u64::MAX, OpenFile::takeovers);
+                self.set_size(credentials, id, op, Wanted { size, pinned, takeovers }).await
+            }
             None => {
                 let sharing = self
                     .find(id)
@@ -115,6 +123,7 @@ impl Shared {
             let sharing = inode.core.lock().hold.sharing().cloned().filter(|_| wanted.pinned.is_none());
             if let Some(sharing) = sharing {
                 drop(gate);
+                check_count(id, wanted.takeovers, sharing.takeovers)?;
                 if let Some(attr) = self.set_shared(&inode, &sharing, credentials, op.clone()).await? {
                     return Ok(attr);
                 }
@@ -125,7 +134,10 @@ impl Shared {
                 return self.set_size_entered(credentials, &inode, op, size).await;
             } else {
                 match self.take_lease(&inode, Lease::Write, None).await? {
-                    Taken::Lease => return self.set_size_entered(credentials, &inode, op, size).await,
+                    Taken::Lease => {
+                        check_count(id, wanted.takeovers, inode.core.lock().takeovers())?;
+                        return self.set_size_entered(credentials, &inode, op, size).await;
+                    }
                     Taken::Proxy(proxy) => {
                         drop(gate);
                         self.join(&inode, &proxy).await;
@@ -157,7 +169,8 @@ impl Shared {
         let attr = match self.change(credentials, Op::SetAttr(op)).await {
             Ok(answer) => answer.attr()?,
             Err(error) => {
-                self.on_size_refused(inode, &error);
+                // The master would refuse every later commit, because each names the size that it was made for.
+                self.lose_if_unsure(inode, &error);
                 return Err(error);
             }
         };
@@ -173,16 +186,6 @@ impl Shared {
             }
         }
         Ok(attr)
-    }
-
-    /// Without an answer it is not known whether the size was set, so the lease is treated as lost. Otherwise the
-    /// master would refuse every later commit, because each names the size that it was made for.
-    fn on_size_refused(self: &Arc<Self>, inode: &Inode, error: &ebb_types::Error) {
-        // Whatever the answer to the last attempt, an earlier one may have been carried out.
-        let unsure = is_transient(error.kind());
-        if unsure || matches!(error.kind(), ErrorKind::StaleEpoch | ErrorKind::SessionExpired) {
-            self.lose_lease(inode, error);
-        }
     }
 
     fn cut(self: &Arc<Self>, inode: &Arc<Inode>, attr: Attr, size: u64, trim: Option<Trim>) -> Attr {

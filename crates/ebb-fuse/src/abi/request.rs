@@ -42,14 +42,24 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum InodeRequest {
-    Lookup { name: Bytes },
+    Lookup {
+        name: Bytes,
+    },
     GetAttr,
     Statx,
-    SetAttr(SetAttr),
+    /// `file`: the open file through which it is asked for.
+    SetAttr {
+        set: SetAttr,
+        file: Option<u64>,
+    },
     ReadLink,
     StatFs,
     OpenDir,
-    ReadDir { offset: u64, size: u32, detail: EntryDetail },
+    ReadDir {
+        offset: u64,
+        size: u32,
+        detail: EntryDetail,
+    },
     ReleaseDir,
     FsyncDir,
 }
@@ -192,7 +202,7 @@ pub fn parse(header: &Header, message: Bytes) -> Result<Request> {
         opcode::FORGET | opcode::BATCH_FORGET => Request::Control(ControlRequest::Forget),
         opcode::GETATTR => Request::Inode(InodeRequest::GetAttr),
         opcode::STATX => Request::Inode(InodeRequest::Statx),
-        opcode::SETATTR => Request::Inode(InodeRequest::SetAttr(set_attr(reader)?)),
+        opcode::SETATTR => Request::Inode(set_attr(reader)?),
         opcode::READLINK => Request::Inode(InodeRequest::ReadLink),
         opcode::SYMLINK => Request::Names(NameRequest::Symlink { name: reader.name()?, target: reader.name()? }),
         opcode::MKNOD => make_node(reader)?,
@@ -270,10 +280,10 @@ fn privileges_on_open(reader: &mut Reader) -> Result<Privileges> {
     Ok(super::privileges(reader.word()?, super::OPEN_KILL_SUIDGID))
 }
 
-fn set_attr(reader: &mut Reader) -> Result<SetAttr> {
+fn set_attr(reader: &mut Reader) -> Result<InodeRequest> {
     let valid = reader.word()?;
-    reader.skip(4 + 8)?;
-    let size = reader.long()?;
+    reader.skip(4)?;
+    let (file, size) = (reader.long()?, reader.long()?);
     reader.skip(8)?;
     let [atime, mtime, _ctime] = [reader.long()?, reader.long()?, reader.long()?];
     let [atime_ns, mtime_ns, _ctime_ns] = [reader.word()?, reader.word()?, reader.word()?];
@@ -286,7 +296,7 @@ fn set_attr(reader: &mut Reader) -> Result<SetAttr> {
         (true, false) => Some(SetTime::At(time(seconds, nanos))),
         (false, false) => None,
     };
-    Ok(SetAttr {
+    let set = SetAttr {
         mode: has(fattr::MODE).then_some(mode & 0o7777),
         uid: has(fattr::UID).then_some(uid),
         gid: has(fattr::GID).then_some(gid),
@@ -295,7 +305,8 @@ fn set_attr(reader: &mut Reader) -> Result<SetAttr> {
         mtime: at(fattr::MTIME, fattr::MTIME_NOW, mtime, mtime_ns),
         by_handle: has(fattr::FH),
         privileges: super::privileges(valid, fattr::KILL_SUIDGID),
-    })
+    };
+    Ok(InodeRequest::SetAttr { set, file: has(fattr::FH).then_some(file) })
 }
 
 /// Converts signed seconds and nanoseconds to one count. Values out of range are clamped.

@@ -33,7 +33,7 @@ impl About {
         match request {
             Request::Inode(InodeRequest::GetAttr)
             | Request::Inode(InodeRequest::Statx)
-            | Request::Inode(InodeRequest::SetAttr(_))
+            | Request::Inode(InodeRequest::SetAttr { .. })
             | Request::Inode(InodeRequest::ReadLink)
             | Request::Inode(InodeRequest::StatFs)
             | Request::File(FileRequest::Open { .. })

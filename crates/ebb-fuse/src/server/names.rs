@@ -10,7 +10,7 @@ use crate::abi::ROOT;
 use crate::abi::reply::{self, Listing, kind_of_bits};
 use crate::abi::request::{Header, InodeRequest, NameRequest, XattrRequest};
 use crate::credentials;
-use crate::vfs::{Attr, DirEntry, EntryDetail, NewName, Rename, RenameMode, Vfs, XattrMode};
+use crate::vfs::{Attr, DirEntry, EntryDetail, Handle, NewName, Rename, RenameMode, Vfs, XattrMode};
 
 /// Cookie of ".". It is above every cookie of a [`Vfs`], and still positive as a signed number.
 const AFTER_DOT: u64 = i64::MAX as u64 - 1;
@@ -43,9 +43,9 @@ impl<V: Vfs> Server<V> {
                 let attr = self.current_attr(inode).await?;
                 reply::statx(&attr, self.attr_validity(&attr))
             }
-            InodeRequest::SetAttr(set) => {
+            InodeRequest::SetAttr { set, file } => {
                 let (resizes, caller) = (set.size.is_some(), caller(header));
-                let setting = self.vfs.set_attr(&caller, inode, set);
+                let setting = self.vfs.set_attr(&caller, inode, file.map(Handle), set);
                 let attr = if resizes { self.caches.change(inode, setting).await? } else { setting.await? };
                 self.caches.overwrite_size(inode);
                 reply::attr(&attr, self.attr_validity(&attr))

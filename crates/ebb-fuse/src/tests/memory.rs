@@ -124,7 +124,13 @@ impl Vfs for MemoryVfs {
         Ok(state.attr(inode.raw()))
     }
 
-    async fn set_attr(&self, caller: &Credentials, inode: InodeId, set: SetAttr) -> Result<Attr> {
+    async fn set_attr(
+        &self,
+        caller: &Credentials,
+        inode: InodeId,
+        _file: Option<Handle>,
+        set: SetAttr,
+    ) -> Result<Attr> {
         let mut state = self.state.lock();
         let now = state.now();
         let node = state.get(inode)?;

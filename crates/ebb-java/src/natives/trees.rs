@@ -86,9 +86,9 @@ extern "system" fn Java_ebb_hadoop_Native_recoverLease<'local>(
     path: JByteArray<'local>,
 ) -> bool {
     on_path(env, caller, &path, async |call| {
-        // A read lease is granted once the holder has given the write lease back, or its recovery has ended.
-        let file = call.by.caller.open(&call.path, Advice::Normal).await?;
-        file.close(Closing::Received).await.map(|()| true)
+        let file = call.by.caller.open_for_writing(&call.path).await?;
+        let taken = file.take_over().await;
+        file.close(Closing::Received).await.and(taken).map(|()| true)
     })
 }
 

@@ -78,14 +78,15 @@ fn lock(lock: &pb::FileLock) -> Result<Lock> {
 
 /// Refuses numbers that no inode reaches.
 pub(super) fn check_attr(attr: &pb::Attr) -> Result<()> {
-    if attr.epoch.max(attr.size_generation) > NUMBER_MAX || attr.size > FILE_SIZE_MAX {
+    if attr.epoch.max(attr.size_generation).max(attr.takeovers) > NUMBER_MAX || attr.size > FILE_SIZE_MAX {
         bail!(
             Corrupt,
-            "i{} of {} bytes at e{}, size generation {}",
+            "i{} of {} bytes at e{}, size generation {}, taken over {} times",
             attr.inode,
             attr.size,
             attr.epoch,
-            attr.size_generation
+            attr.size_generation,
+            attr.takeovers
         );
     }
     Ok(())

@@ -277,7 +277,8 @@ impl Dice<'_> {
         let inode = if self.one_in(5) { self.file() } else { self.held() };
         let session = self.holder(inode);
         let epoch = self.epoch(inode);
-        let op = match self.below(9) {
+        let op = match self.below(10) {
+            9 => Op::TakeOver(meta_op::TakeOver { inode, epoch }),
             8 => self.swap(inode, epoch),
             0 | 1 => Op::SetAttr(self.set_attr(inode)),
             2 | 3 => {

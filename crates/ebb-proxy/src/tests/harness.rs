@@ -7,8 +7,8 @@ use ebb_block::{BlockOptions, BlockServer};
 use ebb_client::{Access, Client, ClientOptions, Created, Handle, NewFile};
 use ebb_master::{Master, Options};
 use ebb_rpc::{Connector, Counters, Identity, Secret};
-use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World, WorldOptions};
+use ebb_runtime::{Runtime, SeededBug};
 use ebb_types::{ClusterId, Credentials, HostName, InodeId, RackName, Result};
 use ebb_wire::pb;
 use parking_lot::Mutex;
@@ -30,6 +30,13 @@ pub(crate) fn run<F: Future<Output = ()>>(seed: u64, test: impl FnOnce(Cluster) 
     World::run(seed, WorldOptions::default(), |world| async move {
         test(Cluster::start(world, false).await).await;
     });
+}
+
+/// The same with a seeded bug; what the test returns.
+pub(crate) fn run_with_bug<F: Future>(bug: Option<SeededBug>, seed: u64, test: impl FnOnce(Cluster) -> F) -> F::Output {
+    World::run(seed, WorldOptions { bug, ..WorldOptions::default() }, |world| async move {
+        test(Cluster::start(world, false).await).await
+    })
 }
 
 /// The same with the proxy in a process of its own, on a host of its own.

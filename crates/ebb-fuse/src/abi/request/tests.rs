@@ -54,7 +54,10 @@ fn only_the_named_attributes_are_set() {
         privileges: Privileges::Taken,
         ..SetAttr::default()
     };
-    assert_eq!(parse(&header, message).unwrap(), Request::Inode(InodeRequest::SetAttr(expected)));
+    assert_eq!(
+        parse(&header, message).unwrap(),
+        Request::Inode(InodeRequest::SetAttr { set: expected, file: Some(9) })
+    );
 }
 
 #[test]

@@ -3,6 +3,7 @@ package ebb.hadoop.cluster;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileAlreadyExistsException;
@@ -79,6 +80,35 @@ class FilesTest {
     out.close();
     assertThat(leases.isFileClosed(file)).isTrue();
     assertThat(leases.recoverLease(file)).isTrue();
+  }
+
+  @Test
+  void aWriterWhoseLeaseWasTakenWritesNoMore() throws Exception {
+    Path file = new Path(folder, "log");
+    FSDataOutputStream old = fs.create(file);
+    old.write(new byte[10]);
+    old.hsync();
+    assertThat(((LeaseRecoverable) fs).recoverLease(file)).isTrue();
+    assertThatThrownBy(
+            () -> {
+              old.write(new byte[5]);
+              old.hsync();
+            })
+        .isInstanceOf(IOException.class)
+        .hasMessageContaining("taken over")
+        .hasMessageContaining("log");
+    assertThatThrownBy(old::close).isInstanceOf(IOException.class);
+    try (FSDataOutputStream next = fs.append(file)) {
+      next.write(new byte[7]);
+    }
+    assertThat(fs.getFileStatus(file).getLen()).isEqualTo(17);
+  }
+
+  @Test
+  void aLeaseIsTakenOnlyWithPermissionToWrite() throws Exception {
+    assertThatThrownBy(() -> ((LeaseRecoverable) fs).recoverLease(new Path(folder, "none")))
+        .isInstanceOf(FileNotFoundException.class);
+    assertThatThrownBy(() -> ((LeaseRecoverable) fs).recoverLease(folder)).isInstanceOf(IOException.class);
   }
 
   @Test
