@@ -1,4 +1,4 @@
-//! Files that a client takes over: "Takeovers" in `docs/protocol.md` as a ninth, small model.
+//! Files that a client takes over: "Takeovers" in `docs/protocol.md` as a tenth, small model.
 //!
 //! One file, two clients with handles of it, the proxy and the master. The second client takes the file over, under its own lease or by
 //! way of the proxy. Requests arrive late, answers get lost, leases are lost while their holders trust them, and the proxy dies.
