@@ -9,6 +9,8 @@ const CONTRACTS: &str = "tests/hadoop/contracts.sh";
 const ENGINES: &str = "tests/hadoop/on-yarn.sh";
 /// Builds the connector's jar.
 const JAR: &str = "tests/hadoop/jar.sh";
+/// The connector on another kind of processor, in an emulator.
+const AARCH64: &str = "tests/hadoop/aarch64.sh";
 /// The exit code of a script that did not run, and says why: no JDK can be had.
 const SKIPPED: i32 = 77;
 
@@ -29,6 +31,7 @@ pub fn run(words: &[&str]) -> Option<Vec<Failure>> {
             (ENGINES, &["mapreduce", "spark", "faults"]),
             (ENGINES, &["power"]),
             (ENGINES, &["decommission"]),
+            (AARCH64, &[]),
         ])),
         _ => None,
     }
