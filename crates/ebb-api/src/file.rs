@@ -56,7 +56,7 @@ impl Caller {
         let (parent, name) = self.parent(path).await?;
         let NewMode { mode, umask } = new.mode;
         let name = NewName { parent, name, mode, umask };
-        let hosts = new.first.hosts(path, &self.client.nodes(), self.client.host());
+        let hosts = new.first.hosts(path, || self.client.nodes(), self.client.host());
         let asked = NewFile { name, if_exists: new.if_exists, access: Access::Write, hosts: &hosts };
         match self.client.create(&self.credentials, asked).await {
             Ok(made) => Ok(self.file(path, made.handle, made.attr, Access::Write)),

@@ -23,15 +23,16 @@ pub enum FirstCopies {
 }
 
 impl FirstCopies {
-    /// The hosts for the metablocks of a file, in turn; empty: the layout decides. `own`: the writer's host. Files begin at different
-    /// hosts: at which one follows from the path.
-    pub(crate) fn hosts(self, path: &EbbPath, nodes: &[pb::Node], own: &HostName) -> Vec<HostName> {
+    /// The hosts for the metablocks of a file, in turn; empty: the layout decides. `own`: the writer's host. `nodes` are asked for only
+    /// if they matter. Files begin at different hosts: at which one follows from the path.
+    pub(crate) fn hosts(self, path: &EbbPath, nodes: impl FnOnce() -> Vec<pb::Node>, own: &HostName) -> Vec<HostName> {
         let left_out = match self {
             Self::Layout => return Vec::new(),
             Self::On(hosts) => return hosts,
             Self::Elsewhere => Some(own.as_str()),
             Self::Anywhere => None,
         };
+        let nodes = nodes();
         let live = nodes.iter().filter(|node| node.state() == pb::NodeState::NodeLive);
         let hosts = live.map(|node| node.host.as_str()).filter(|host| Some(*host) != left_out);
         let hosts: BTreeSet<&str> = hosts.collect();
@@ -62,7 +63,7 @@ mod tests {
 
     fn chosen(wish: FirstCopies, path: &str) -> Vec<String> {
         let path = EbbPath::new(path.as_bytes()).unwrap();
-        wish.hosts(&path, &nodes(), &HostName::new("h2")).iter().map(ToString::to_string).collect()
+        wish.hosts(&path, nodes, &HostName::new("h2")).iter().map(ToString::to_string).collect()
     }
 
     fn sorted(mut hosts: Vec<String>) -> Vec<String> {
@@ -88,6 +89,6 @@ mod tests {
     #[test]
     fn a_writer_on_the_only_host_leaves_it_to_the_layout() {
         let path = EbbPath::new(b"/a").unwrap();
-        assert_eq!(FirstCopies::Elsewhere.hosts(&path, &nodes()[1..2], &HostName::new("h2")), []);
+        assert_eq!(FirstCopies::Elsewhere.hosts(&path, || nodes()[1..2].to_vec(), &HostName::new("h2")), []);
     }
 }
