@@ -17,12 +17,7 @@ need_tools() {
     local missing=()
     command -v aarch64-linux-gnu-gcc >/dev/null || missing+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
     command -v qemu-aarch64-static >/dev/null || missing+=(qemu-user-static)
-    if [ "${#missing[@]}" -gt 0 ]; then
-        [ "$(id -u)" = 0 ] || skip "${missing[*]} are missing"
-        echo "installing ${missing[*]}"
-        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" \
-            >/dev/null; } || skip "apt-get could not install ${missing[*]}"
-    fi
+    install_packages "${missing[@]}"
     rustup target add "$target" >/dev/null 2>&1 || skip "rustup has no library for $target"
 }
 

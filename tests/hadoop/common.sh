@@ -226,6 +226,17 @@ show_logs() {
     done
 }
 
+# install_packages PACKAGE...: of Debian. Ends with 77 if they cannot be had.
+install_packages() {
+    local as_root=()
+    [ $# -gt 0 ] || return 0
+    command -v apt-get >/dev/null || skip "$* are missing, and there is no apt-get to install them"
+    [ "$(id -u)" = 0 ] || as_root=(sudo -n)
+    echo "installing $*"
+    { "${as_root[@]}" apt-get update -qq && DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq \
+        --no-install-recommends "$@" >/dev/null; } || skip "apt-get could not install $*"
+}
+
 # skip WHY: ends the script.
 skip() {
     echo "skipped: $1"

@@ -10,17 +10,12 @@
 pyspark=${EBB_PYSPARK:-4.1.4}
 
 need_programs() {
-    local missing=() as_root=()
+    local missing=()
     command -v javac >/dev/null || missing+=(openjdk-17-jdk-headless)
     command -v mvn >/dev/null || missing+=(maven)
     command -v jq >/dev/null || missing+=(jq)
     command -v curl >/dev/null || missing+=(curl)
-    [ "${#missing[@]}" -gt 0 ] || return 0
-    command -v apt-get >/dev/null || skip "${missing[*]} are missing, and there is no apt-get to install them"
-    [ "$(id -u)" = 0 ] || as_root=(sudo -n)
-    echo "installing ${missing[*]}"
-    { "${as_root[@]}" apt-get update -qq && DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq \
-        --no-install-recommends "${missing[@]}" >/dev/null; } || skip "apt-get could not install ${missing[*]}"
+    install_packages "${missing[@]}"
 }
 
 need_java_17() {
