@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ebb_types::{HostName, InodeId, NodeId, VolumeId};
+use ebb_types::{HostName, InodeId, NodeClass, NodeId, VolumeId};
 
 use crate::LayoutKind;
 use crate::chain::ChainView;
@@ -16,7 +16,9 @@ pub struct Ask {
     pub chain: Option<Arc<ChainView>>,
     /// Copies in all, `present` included.
     pub replicas: usize,
-    /// Host of the writer: the first copy goes there if it has a usable node.
+    /// Nodes that may take a copy.
+    pub on: NodeClass,
+    /// Host of the writer: the first copy goes there if it has a usable node, else to the localized storage node that serves it.
     pub writer: HostName,
     /// Write affinity (metablocks paper, G7): `preferred[index % len]` names the host of the first copy and takes
     /// precedence over the writer's. Empty: no wish.

@@ -13,6 +13,7 @@ use crate::targets::geared::Grid;
 use crate::targets::{Chain, Targets, check_replicas, equal_work, simple};
 
 pub(crate) mod circle;
+pub mod halves;
 
 use circle::Circle;
 
@@ -95,7 +96,7 @@ impl ChainView {
             LayoutKind::Simple => Some(simple::targets(chain()?, SHARE_BLOCKS)?),
             LayoutKind::EqualWork => Some(equal_work::targets(chain()?, SHARE_BLOCKS)?),
             LayoutKind::Geared => Some(grid.insert(Grid::new(chain()?, gear_size)?).targets(SHARE_BLOCKS)?),
-            LayoutKind::PowerBalanced | LayoutKind::Random | LayoutKind::Striped => {
+            LayoutKind::PowerBalanced | LayoutKind::Lsn | LayoutKind::Random | LayoutKind::Striped => {
                 check_replicas(count, replicas)?;
                 None
             }

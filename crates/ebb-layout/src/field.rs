@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ebb_types::{HostName, NodeId, RackName, Result, bail, counted, human_bytes};
+use ebb_types::{HostName, NodeClass, NodeId, RackName, Result, bail, counted, human_bytes};
 
 use crate::rng::Rng;
-use crate::{Ask, Chosen, Reason, View, VolumeView};
+use crate::{Ask, Chosen, Reason, SubRacks, View, VolumeView};
 
 /// A node that is usable, not excluded, holds no copy yet, and has at least one volume with room.
 #[derive(Clone, Debug)]
@@ -31,6 +31,10 @@ pub struct Field<'a> {
     pub disks: Vec<&'a VolumeView>,
     /// Nodes with a usable volume, whether it has room or not: those that take turns on the circle.
     pub usable: BTreeSet<NodeId>,
+    /// The declared sub-racks.
+    pub sub_racks: &'a SubRacks,
+    /// Every node by its host, well or not.
+    hosts: BTreeMap<&'a HostName, BTreeSet<NodeId>>,
     /// Host and rack of each present member that the view knows.
     present: Vec<(&'a HostName, &'a RackName)>,
     /// Racks with a present member or a candidate.
@@ -43,21 +47,27 @@ impl<'a> Field<'a> {
         if ask.replicas == 0 {
             bail!(Invalid, "a metablock needs at least one copy; 0 were asked for");
         }
+        let is_meant = |volume: &&VolumeView| ask.on.has(view.sub_racks.is_lsn(volume.host.as_str()));
         let mut disks: Vec<&VolumeView> = view.volumes.iter().collect();
+        let mut hosts: BTreeMap<&HostName, BTreeSet<NodeId>> = BTreeMap::new();
+        for volume in &disks {
+            hosts.entry(&volume.host).or_default().insert(volume.node);
+        }
         disks.sort_by_key(|volume| (volume.node, volume.volume));
         let taken: BTreeSet<NodeId> = ask.present.iter().map(|member| member.0).chain(ask.exclude.clone()).collect();
-        let open = |volume: &&VolumeView| volume.usable && !taken.contains(&volume.node);
+        let open = |volume: &&VolumeView| volume.usable && is_meant(volume) && !taken.contains(&volume.node);
         let usable_nodes: BTreeSet<NodeId> = disks.iter().copied().filter(open).map(|volume| volume.node).collect();
         let usable = disks.iter().filter(|volume| volume.usable).map(|volume| volume.node).collect();
         let present = present_places(&disks, ask);
 
-        disks.retain(|volume| volume.usable && volume.has_room(ask.bytes));
+        disks.retain(|volume| volume.usable && is_meant(volume) && volume.has_room(ask.bytes));
         let candidates = group_by_node(disks.iter().copied().filter(open));
-        check_enough(view, ask, usable_nodes.len(), candidates.len())?;
+        let known: BTreeSet<NodeId> = view.volumes.iter().filter(is_meant).map(|volume| volume.node).collect();
+        check_enough(known.len(), ask, usable_nodes.len(), candidates.len())?;
         let racks: BTreeSet<_> =
             candidates.iter().map(|node| node.rack).chain(present.iter().map(|place| place.1)).collect();
         let rack_count = racks.len();
-        Ok(Self { candidates, disks, usable, present, rack_count })
+        Ok(Self { candidates, disks, usable, sub_racks: &view.sub_racks, hosts, present, rack_count })
     }
 
     /// Most copies that one rack should take of `replicas`: HDFS's `(replicas - 1) / racks + 2`, and never all of
@@ -67,6 +77,11 @@ impl<'a> Field<'a> {
             return replicas;
         }
         ((replicas - 1) / self.rack_count + 2).min(replicas.max(2) - 1)
+    }
+
+    /// The nodes on a host, well or not.
+    pub fn nodes_on(&self, host: &HostName) -> impl Iterator<Item = NodeId> + '_ {
+        self.hosts.get(host).into_iter().flatten().copied()
     }
 
     /// The spread of the copies that are there before anything is chosen.
@@ -151,12 +166,16 @@ fn group_by_node<'a>(volumes: impl Iterator<Item = &'a VolumeView>) -> Vec<Candi
     nodes.into_values().collect()
 }
 
-fn check_enough(view: &View, ask: &Ask, usable: usize, roomy: usize) -> Result<()> {
+fn check_enough(known: usize, ask: &Ask, usable: usize, roomy: usize) -> Result<()> {
     let missing = ask.missing();
     if roomy >= missing {
         return Ok(());
     }
-    let known: BTreeSet<_> = view.volumes.iter().map(|volume| volume.node).collect();
+    let nodes = match ask.on {
+        NodeClass::Any => "nodes",
+        NodeClass::Lsn => "localized storage nodes",
+        NodeClass::Compute => "compute nodes with volumes",
+    };
     let need = match ask.present.len() {
         0 => format!("{} on as many nodes", counted(missing as u64, "copy")),
         present => {
@@ -166,8 +185,7 @@ fn check_enough(view: &View, ask: &Ask, usable: usize, roomy: usize) -> Result<(
     if usable < missing {
         bail!(
             Unavailable,
-            "{need}: only {usable} of {} nodes can take one: start nodes, end a drain, or ask for fewer copies",
-            known.len()
+            "{need}: only {usable} of {known} {nodes} can take one: start nodes, end a drain, or ask for fewer copies"
         );
     }
     let room = human_bytes(ask.bytes);
@@ -176,6 +194,6 @@ fn check_enough(view: &View, ask: &Ask, usable: usize, roomy: usize) -> Result<(
     }
     bail!(
         NoSpace,
-        "{need}: only {roomy} of {usable} usable nodes have room for {room}: remove files, or add nodes or volumes"
+        "{need}: only {roomy} of {usable} usable {nodes} have room for {room}: remove files, or add nodes or volumes"
     )
 }

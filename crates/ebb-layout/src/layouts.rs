@@ -3,13 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-use ebb_types::{Error, err};
+use ebb_types::{Error, NodeClass, err};
 
 use crate::field::Field;
 use crate::{Ask, Plan};
 
 mod balanced;
 mod chained;
+mod lsn;
 mod random;
 mod striped;
 
@@ -41,6 +42,12 @@ macro_rules! layouts {
                 matches!(self, Self::Simple | Self::EqualWork | Self::Geared)
             }
 
+            /// The nodes that a dataset's data lie on unless it names others.
+            #[must_use]
+            pub const fn usual_nodes(self) -> NodeClass {
+                if matches!(self, Self::Lsn) { NodeClass::Lsn } else { NodeClass::Any }
+            }
+
             /// Runs the rule on a field that was found to have enough candidates.
             pub(crate) fn place(self, field: &Field<'_>, ask: &Ask) -> Plan {
                 match self { $(Self::$kind => $place(field, ask),)* }
@@ -63,6 +70,8 @@ layouts! {
     Geared = "geared", chained::place;
     /// Copies far apart on the circle of nodes.
     PowerBalanced = "power-balanced", balanced::place;
+    /// On localized storage nodes: the writer's, disk by disk, and one in the other half.
+    Lsn = "lsn", lsn::place;
 }
 
 impl fmt::Display for LayoutKind {

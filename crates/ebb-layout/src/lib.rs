@@ -25,7 +25,8 @@
 //! Reading order: [`view`], [`ask`], [`plan`], [`layouts`] (the registry), then `field` (the cluster as a layout sees
 //! it), `layouts/random.rs`, `layouts/striped.rs`, [`excess`], [`guests`], [`overload`]. For chains: [`targets`] (how
 //! much each node should hold, independent of single blocks), [`chain`] (what it holds), `layouts/chained.rs`,
-//! `layouts/balanced.rs`, [`restore`]. For what is cold: [`raid`], which has an order of its own.
+//! `layouts/balanced.rs`, [`restore`]. For disks that hosts share: [`sub_racks`]. For what is cold: [`raid`], which has an order of
+//! its own.
 //!
 //! Adding a layout: one file in `layouts/` with a function `place`, and one line in the registry in `layouts.rs`.
 #![forbid(unsafe_code)]
@@ -43,6 +44,7 @@ pub mod rendezvous;
 pub mod restore;
 mod rng;
 pub use rng::hash;
+pub mod sub_racks;
 pub mod targets;
 #[cfg(test)]
 mod tests;
@@ -56,6 +58,7 @@ pub use layouts::LayoutKind;
 pub use overload::{OverloadRule, Queue, choose_overloaded};
 pub use plan::{Chosen, Plan, Reason};
 pub use restore::{Shift, choose_change, choose_shift};
+pub use sub_racks::{Distance, SubRacks, check_declared};
 pub use view::{View, VolumeView, row_reserve_bytes};
 
 use ebb_types::{Result, bail};

@@ -81,6 +81,16 @@ pub enum Reason {
     FewestChecks,
     /// The node of the row's run that has fewest check bytes of its share.
     RowRun,
+    /// It is the localized storage node (LSN) of the writer's host.
+    WriterLsn,
+    /// It is the LSN of the host that write affinity names.
+    PreferredLsn,
+    /// The writer has no LSN: one by its room for each of its hosts.
+    RoomForHosts,
+    /// The LSN whose turn it is in the half without a copy.
+    OtherHalf,
+    /// The LSN whose turn it is, where both halves have a copy.
+    FurtherLsn,
 }
 
 impl fmt::Display for Reason {
@@ -111,6 +121,11 @@ impl fmt::Display for Reason {
             Self::HostsTaken => "the hosts of its other members have slots of the RAID set",
             Self::StaysThin => "it is thin there already",
             Self::FewestChecks => "the node with the fewest check bytes of its share",
+            Self::WriterLsn => "the localized storage node of the writer's host",
+            Self::PreferredLsn => "the localized storage node of the host that write affinity names",
+            Self::RoomForHosts => "first copy, a localized storage node by its room for each of its hosts",
+            Self::OtherHalf => "the localized storage node whose turn it is in the half without a copy",
+            Self::FurtherLsn => "the localized storage node whose turn it is, both halves having a copy",
             Self::RowRun => "the node of the row's run with the fewest check bytes of its share",
         })
     }

@@ -6,14 +6,16 @@
 //! nearer to their shares, so that the steps come to an end. Blocks that were written while a primary was gone have
 //! their first copy with another one, and under gears all others in that one's columns: such blocks change over, their
 //! first copy first. [`check_off`] counts the moves that are left. The circle of the power-balanced layout has no runs;
-//! its rule is in `on_circle`.
+//! its rule is in `on_circle`. That of localized storage nodes is in `between_halves`.
 
 use std::fmt;
 
 use ebb_types::NodeId;
 
+use crate::LayoutKind;
 use crate::chain::ChainView;
 
+mod between_halves;
 mod on_circle;
 
 /// A node that is away from its share by less than this part of it, or by less than so many blocks for each further copy, is
@@ -54,6 +56,8 @@ pub enum ShiftReason {
     OffCircle,
     /// These places on the circle have too many blocks; the further copies follow.
     Spacing,
+    /// All copies lie in one half of the localized storage nodes.
+    OneHalf,
 }
 
 impl fmt::Display for ShiftReason {
@@ -63,6 +67,7 @@ impl fmt::Display for ShiftReason {
             Self::Share => "the copy's node has more of its share than the other",
             Self::Column => "the primary's columns have more of their share than the other's",
             Self::OffCircle => "the copy lies off its block's places on the circle",
+            Self::OneHalf => "all copies lie in one half of the localized storage nodes",
             Self::Spacing => "the block's places on the circle have more blocks than others",
         })
     }
@@ -75,15 +80,18 @@ pub fn is_in_runs(chain: &ChainView, homes: &[NodeId]) -> bool {
     if let Some(circle) = chain.circle() {
         return on_circle::is_whole(chain, circle, homes);
     }
+    if chain.layout() == LayoutKind::Lsn {
+        return between_halves::is_whole(chain, homes);
+    }
     !chain.layout().has_primaries()
         || columns(chain).any(|column| Fit::of(chain, homes, column).matched >= chain.replicas() as usize)
 }
 
 /// How many copies have to move at least so that each node has its share, as near as online placement comes. Of layouts
-/// that place anywhere: none.
+/// that place anywhere, or by the writer: none.
 #[must_use]
 pub fn check_off(chain: &ChainView) -> u64 {
-    if !chain.layout().has_chain() {
+    if !chain.layout().has_chain() || chain.layout() == LayoutKind::Lsn {
         return 0;
     }
     // Others lack a node's surplus, but not each of them by more than it may: the larger of the two is to move.
@@ -105,6 +113,9 @@ pub fn choose_shift(chain: &ChainView, homes: &[NodeId], may_take: impl Fn(NodeI
     }
     if let Some(circle) = chain.circle() {
         return on_circle::choose_shift(chain, circle, homes, &may_take);
+    }
+    if chain.layout() == LayoutKind::Lsn {
+        return between_halves::choose_shift(chain, homes, &may_take);
     }
     let fits = columns(chain).map(|column| Fit::of(chain, homes, column));
     let weight = |fit: &Fit| fit.weight(chain, homes, &may_take);
@@ -128,6 +139,9 @@ pub fn choose_change(chain: &ChainView, homes: &[NodeId], may_take: impl Fn(Node
     }
     if let Some(circle) = chain.circle() {
         return on_circle::choose_change(chain, circle, homes, &may_take);
+    }
+    if chain.layout() == LayoutKind::Lsn {
+        return None;
     }
     let whole = columns(chain).map(|column| Fit::of(chain, homes, column)).find(|fit| fit.matched == homes.len())?;
     let from = whole.copies.first().copied().flatten()?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ebb_types::{ErrorKind, HostName, Incarnation, InodeId, NodeId, RackName, VolumeId};
+use ebb_types::{ErrorKind, HostName, Incarnation, InodeId, NodeClass, NodeId, RackName, VolumeId};
 use proptest::prelude::*;
 
 use crate::{Ask, ChainView, LayoutKind, Plan, Reason, View, VolumeView, choose, choose_excess};
@@ -29,7 +29,7 @@ pub(crate) fn volume(node: u64, disk: u64, host: u64, rack: u64) -> VolumeView {
 /// Nodes 1.. with a host each, dealt to racks 0.. in turn.
 pub(crate) fn even(nodes: u64, racks: u64, disks: u64) -> View {
     let volumes = (1..=nodes).flat_map(|node| (0..disks).map(move |disk| volume(node, disk, node, node % racks)));
-    View { volumes: volumes.collect() }
+    View { volumes: volumes.collect(), ..View::default() }
 }
 
 /// An ask of a small cluster; on a chain of all twelve nodes that there can be, two of them primaries.
@@ -40,6 +40,7 @@ fn ask(layout: LayoutKind, replicas: usize) -> Ask {
         layout,
         chain: layout.has_chain().then(|| Arc::new(ChainView::new(layout, chain, 2, 2, copies).unwrap())),
         replicas,
+        on: NodeClass::Any,
         writer: HostName::new("client"),
         preferred: Vec::new(),
         index: 0,
@@ -109,6 +110,7 @@ prop_compose! {
         let mut nodes = BTreeSet::new();
         let present = present.iter().filter(|v| nodes.insert(v.node)).map(|v| (v.node, v.volume)).collect();
         let ask = Ask {
+            on: NodeClass::Any,
             writer: HostName::new(format!("h{writer}")),
             preferred: preferred.iter().map(|host| HostName::new(format!("h{host}"))).collect(),
             index,
@@ -416,7 +418,7 @@ fn names_lead_to_layouts_and_back() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert_eq!(
         error.detail(),
-        r#"there is no layout "geometric"; choose one of random, striped, simple, equal-work, geared, power-balanced"#
+        r#"there is no layout "geometric"; choose one of random, striped, simple, equal-work, geared, power-balanced, lsn"#
     );
 }
 

@@ -1,12 +1,18 @@
 //! The knowledge of a layout about the cluster.
 
+use std::sync::Arc;
+
 use ebb_types::{HostName, Incarnation, NodeId, RackName, VolumeId};
+
+use crate::SubRacks;
 
 /// Every volume that the master knows of, usable or not.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct View {
     /// In any order: plans do not depend on it.
     pub volumes: Vec<VolumeView>,
+    /// The declared sub-racks.
+    pub sub_racks: Arc<SubRacks>,
 }
 
 /// One volume of one node.

@@ -74,7 +74,9 @@ impl Claim {
         let cover: BTreeSet<NodeId> = if has_chain { chain.cover(away).into_iter().collect() } else { BTreeSet::new() };
         let score = |index: usize, node: &NodeId| match chain.shape() {
             _ if cover.contains(node) => 1.0,
-            ChainShape::Anywhere | ChainShape::Ring => f64::from(chain.replicas()) / chain.nodes().len() as f64,
+            ChainShape::Anywhere | ChainShape::Ring | ChainShape::Halves => {
+                f64::from(chain.replicas()) / chain.nodes().len() as f64
+            }
             // Nodes of a gear store the same, and are of most use together.
             ChainShape::Geared { gear_size } => {
                 let gear = index.saturating_sub(primaries) / gear_size.max(1) as usize + 1;

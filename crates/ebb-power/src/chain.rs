@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_layout::LayoutKind;
+use ebb_layout::chain::halves::Half;
 use ebb_layout::targets::geared::Grid;
 use ebb_layout::targets::{Chain, Targets, check_replicas, equal_work, simple};
 use ebb_types::{DatasetId, NodeId, Result, bail};
@@ -38,6 +39,8 @@ pub enum ChainShape {
     },
     /// At equal distances on the circle of nodes (`power-balanced`).
     Ring,
+    /// A copy in each half of the localized storage nodes (`lsn`).
+    Halves,
 }
 
 impl ChainShape {
@@ -50,6 +53,7 @@ impl ChainShape {
             LayoutKind::EqualWork => Self::EqualWork,
             LayoutKind::Geared => Self::Geared { gear_size },
             LayoutKind::PowerBalanced => Self::Ring,
+            LayoutKind::Lsn => Self::Halves,
         }
     }
 }
@@ -92,7 +96,7 @@ impl DatasetChain {
         let (wanted_active, strays, coded) = (None, Vec::new(), Vec::new());
         let chain = Self { dataset, weight: 1.0, wanted_active, nodes, shape, primaries, replicas, strays, coded };
         match shape {
-            ChainShape::Anywhere | ChainShape::Ring => check_replicas(chain.count(), replicas)?,
+            ChainShape::Anywhere | ChainShape::Ring | ChainShape::Halves => check_replicas(chain.count(), replicas)?,
             ChainShape::Simple | ChainShape::EqualWork => drop(chain.chain()?),
             ChainShape::Geared { gear_size } => drop(Grid::new(chain.chain()?, gear_size)?),
         }
@@ -165,7 +169,7 @@ impl DatasetChain {
 
     fn targets(&self, blocks: u64) -> Result<Option<Targets>> {
         Ok(Some(match self.shape {
-            ChainShape::Anywhere | ChainShape::Ring => return Ok(None),
+            ChainShape::Anywhere | ChainShape::Ring | ChainShape::Halves => return Ok(None),
             ChainShape::Simple => simple::targets(self.chain()?, blocks)?,
             ChainShape::EqualWork => equal_work::targets(self.chain()?, blocks)?,
             ChainShape::Geared { gear_size } => Grid::new(self.chain()?, gear_size)?.targets(blocks)?,
@@ -178,7 +182,8 @@ impl DatasetChain {
     /// is its recovery group, without gears all nodes with second copies (Rabbit, Sec. 3.5). If one of those is dead
     /// too, the nodes with the third copies are added, and so on. Data without a living copy adds no node.
     ///
-    /// On the circle these are neighbours: `ceil(N / r)` of `N` nodes for `r` copies, if all live.
+    /// On the circle these are neighbours: `ceil(N / r)` of `N` nodes for `r` copies, if all live. Of localized storage nodes it is
+    /// one half.
     ///
     /// Blocks that lie elsewhere, and RAID sets, add nodes ([`set_strays`]).
     #[must_use]
@@ -186,6 +191,7 @@ impl DatasetChain {
         let places: BTreeSet<usize> = match self.shape {
             ChainShape::Anywhere => self.cover_anywhere(dead),
             ChainShape::Ring => self.cover_ring(dead),
+            ChainShape::Halves => self.cover_halves(dead),
             ChainShape::Simple | ChainShape::EqualWork => self.cover_runs(dead),
             ChainShape::Geared { gear_size } => self.cover_gears(dead, gear_size),
         };
@@ -225,6 +231,17 @@ impl DatasetChain {
     fn cover_ring(&self, dead: &BTreeSet<NodeId>) -> BTreeSet<usize> {
         let spacings = ring::spacings(self.count(), self.replicas);
         ring::cover(self.nodes.len(), &spacings, |place| !dead.contains(&self.nodes[place]))
+    }
+
+    /// The first half without a dead node. If both have one, all nodes: a block may have its other copy on any of them.
+    fn cover_halves(&self, dead: &BTreeSet<NodeId>) -> BTreeSet<usize> {
+        let count = self.nodes.len();
+        let places = |half: Half| (0..count).filter(move |place| half.has(*place, count));
+        let is_whole = |half: &Half| places(*half).all(|place| !dead.contains(&self.nodes[place]));
+        match Half::ALL.into_iter().find(is_whole).filter(|_| self.replicas > 1) {
+            Some(half) => places(half).collect(),
+            None => (0..count).collect(),
+        }
     }
 
     fn cover_runs(&self, dead: &BTreeSet<NodeId>) -> BTreeSet<usize> {
@@ -333,7 +350,7 @@ impl DatasetChain {
     /// The score that the chain adds to each of its nodes with data (Rabbit, Sec. 3.4).
     pub fn scores(&self) -> impl Iterator<Item = (NodeId, f64)> + '_ {
         let primaries = match self.shape {
-            ChainShape::Anywhere | ChainShape::Ring => 0,
+            ChainShape::Anywhere | ChainShape::Ring | ChainShape::Halves => 0,
             _ => self.primaries as usize,
         };
         let reach = self.spread() as usize;

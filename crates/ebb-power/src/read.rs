@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 
+pub use ebb_layout::Distance;
 pub use ebb_types::ReadRule;
 
 mod learned;
@@ -18,17 +19,6 @@ pub mod queue;
 pub use learned::LearnedBalance;
 
 use crate::plan::lookup::Awake;
-
-/// Distance of a replica node from its reader.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Distance {
-    /// On the reader's own host.
-    Host,
-    /// In its rack.
-    Rack,
-    /// Elsewhere.
-    Far,
-}
 
 /// A client's knowledge of one replica node.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -68,11 +58,17 @@ pub struct Order<K> {
 /// A node that is below its hit ratio by this part is as good as one where a read less waits.
 pub const READS_PER_PART: f64 = 5.0;
 
+/// If so many reads more wait at the localized storage node of the reader's sub-rack than at a node elsewhere, the other one is
+/// asked. All hosts of the sub-rack share that node's link and disks.
+pub const SUB_RACK_READS: f64 = 4.0;
+
 /// The replica nodes in the order for requests, without sleeping ones. First come nodes that stay awake until their answer is
 /// expected. A read that a node falls asleep over is lost, with what was sent of it. Then come the other nodes, longest
 /// awake first: a node about to sleep is still better than none. Then come slow nodes, and dead ones last. Among these,
-/// nodes that serve another dataset come last. Among equals the nearer comes first, then the one with the larger deficit, then a random one. Of the first
-/// two, if they are equals, the one with the shorter queue is first; deficits count as reads there.
+/// nodes that serve another dataset come last. Among equals the nearer comes first, then the one with the larger deficit,
+/// then a random one. Of the first two, if they are equals, the one with the shorter queue is first; deficits count as reads
+/// there. Under the balanced rule a node in the reader's sub-rack is first with less than [`SUB_RACK_READS`] more to do than the
+/// next one.
 #[must_use]
 pub fn order<K: Copy>(rule: ReadRule, mut candidates: Vec<Candidate<K>>) -> Order<K> {
     candidates.retain(|one| !one.awake.is_asleep());
@@ -102,6 +98,13 @@ pub fn order<K: Copy>(rule: ReadRule, mut candidates: Vec<Candidate<K>>) -> Orde
         let drawn = other.below.total_cmp(&one.below).then(one.draw.cmp(&other.draw));
         by_merit(one, other).then(drawn)
     });
+    if let [first, second, ..] = &mut candidates[..]
+        && rule == ReadRule::Balanced
+        && is_crowded(first, second)
+    {
+        std::mem::swap(first, second);
+        return Order { nodes: candidates.into_iter().map(|candidate| candidate.node).collect(), edge: None };
+    }
     let edge = |one: &Candidate<K>, other: &Candidate<K>| READS_PER_PART * (other.below - one.below);
     let mut drawn = None;
     if let [first, second, ..] = &mut candidates[..]
@@ -113,6 +116,13 @@ pub fn order<K: Copy>(rule: ReadRule, mut candidates: Vec<Candidate<K>>) -> Orde
         drawn = Some(edge(first, second));
     }
     Order { nodes: candidates.into_iter().map(|candidate| candidate.node).collect(), edge: drawn }
+}
+
+/// Whether so much waits at the reader's localized storage node that another one is better, with nothing else against it.
+fn is_crowded<K>(lsn: &Candidate<K>, other: &Candidate<K>) -> bool {
+    let is_only_nearer = lsn.distance == Distance::SubRack && other.distance > Distance::SubRack;
+    let merits = |one: &Candidate<K>| (one.is_dead, one.is_slow, one.is_foreign, one.awake.serves_for(one.needs_ms));
+    is_only_nearer && merits(lsn) == merits(other) && lsn.queue >= other.queue + SUB_RACK_READS
 }
 
 /// Share of the reads it could serve that a node should serve: `(B / n) / b_i`, at most 1. `B` blocks are read from `n`
@@ -256,6 +266,12 @@ pub(crate) mod tests {
         assert_eq!(drawn.nodes, [1, 2, 3, 0], "the shorter of two, and never the third");
         assert!((drawn.edge.unwrap() - 1.0).abs() < 1e-9, "{drawn:?}");
         assert_eq!(nodes(&[far(5, 0.0, 0.5), one(6, Distance::Rack, 1.0, 0.5)]), [5, 6], "the rack does not count");
+        let lsn = |queue| one(7, Distance::SubRack, queue, 0.5);
+        assert_eq!(nodes(&[far(5, 0.0, 0.5), lsn(3.9)]), [7, 5], "the sub-rack does");
+        assert_eq!(nodes(&[far(5, 0.0, 0.5), lsn(4.0)]), [5, 7], "until too much waits there");
+        assert_eq!(nodes(&[far(5, 1.0, 0.5), lsn(4.0)]), [7, 5]);
+        assert_eq!(nodes(&[Candidate { is_slow: true, ..far(5, 0.0, 0.5) }, lsn(9.0)]), [7, 5]);
+        assert_eq!(nodes(&[one(8, Distance::Host, 9.0, 0.5), lsn(0.0)]), [8, 7], "the own host is nearer still");
     }
 
     #[test]

@@ -2,17 +2,19 @@
 //!
 //! Nothing here does I/O, reads a clock or draws a random number.
 //!
-//! Reading order: [`ids`], [`version`], [`geometry`], [`prefetch`], [`read_rule`], [`redundancy`],
+//! Reading order: [`ids`], [`version`], [`geometry`], [`declared`], [`node_class`], [`prefetch`], [`read_rule`], [`redundancy`],
 //! [`encode`], [`error`], [`attr`], [`trust`], [`copies`], [`deadlines`], [`words`].
 #![forbid(unsafe_code)]
 
 pub mod attr;
 pub mod copies;
 pub mod deadlines;
+pub mod declared;
 pub mod encode;
 pub mod error;
 pub mod geometry;
 pub mod ids;
+pub mod node_class;
 pub mod prefetch;
 pub mod read_rule;
 pub mod redundancy;
@@ -23,6 +25,7 @@ pub mod words;
 
 pub use attr::{Attr, Credentials, FileKind, NAME_LEN_MAX, Storage, WallTime, check_name_len};
 pub use copies::{LOG_COPIES_MIN, log_copies, may_lose_by_one_failure, min_copies};
+pub use declared::Declared;
 pub use encode::Encode;
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use geometry::{BLOCK_SIZE_DEFAULT, CHUNK_SIZE, Geometry, METABLOCK_SIZE_DEFAULT, Piece};
@@ -30,6 +33,7 @@ pub use ids::{
     BootId, ClusterId, DatasetId, Epoch, HostName, Incarnation, InodeId, MetablockId, NodeId, PlanVersion, RackName,
     RaidSetId, RequestId, SessionId, VolumeId,
 };
+pub use node_class::NodeClass;
 pub use prefetch::Prefetch;
 pub use read_rule::{READ_COST_MIN, ReadRule};
 pub use redundancy::{RAID_METABLOCK_SIZE_MAX, RaidCode, Redundancy};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ebb_types::{HostName, Incarnation, InodeId, NodeId, RackName, VolumeId};
+use ebb_types::{HostName, Incarnation, InodeId, NodeClass, NodeId, RackName, VolumeId};
 
 use super::ChainView;
 use crate::rng::Rng;
@@ -24,7 +24,7 @@ fn view(nodes: u64) -> View {
         off: false,
         kept_bytes: 0,
     };
-    View { volumes: (1..=nodes).map(volume).collect() }
+    View { volumes: (1..=nodes).map(volume).collect(), ..View::default() }
 }
 
 /// A dataset that is being written.
@@ -47,6 +47,7 @@ impl World {
             layout: self.chain.layout(),
             chain: Some(Arc::clone(&self.chain)),
             replicas: self.chain.replicas() as usize,
+            on: NodeClass::Any,
             writer: HostName::new("h1"),
             preferred: Vec::new(),
             index: self.blocks.len() as u64 / 7,

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ebb_types::{ErrorKind, HostName, Incarnation, InodeId, NodeId, RackName, VolumeId};
+use ebb_types::{ErrorKind, HostName, Incarnation, InodeId, NodeClass, NodeId, RackName, VolumeId};
 use proptest::prelude::*;
 
 use super::{Lodging, choose_lodged, choose_shelter};
@@ -26,7 +26,7 @@ fn view(nodes: u64, off: &[u64]) -> View {
         off: off.contains(&node),
         kept_bytes: 0,
     };
-    View { volumes: (1..=nodes).map(volume).collect() }
+    View { volumes: (1..=nodes).map(volume).collect(), ..View::default() }
 }
 
 fn ask(layout: LayoutKind, chain: Option<&Arc<ChainView>>, replicas: usize, index: u64) -> Ask {
@@ -34,6 +34,7 @@ fn ask(layout: LayoutKind, chain: Option<&Arc<ChainView>>, replicas: usize, inde
         layout,
         chain: chain.cloned(),
         replicas,
+        on: NodeClass::Any,
         writer: HostName::new("client"),
         preferred: Vec::new(),
         index,

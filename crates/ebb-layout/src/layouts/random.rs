@@ -1,11 +1,12 @@
 //! HDFS's default rule (BlockPlacementPolicyDefault of Hadoop 3.4), which spreads at random and survives a rack.
 //!
-//! First copy on the host that write affinity names, else on the writer's, else on any node; second in another rack
+//! First copy on the host that write affinity names, else on the writer's, else on any node. In place of a host without disks
+//! the localized storage node counts that serves it. Second copy in another rack
 //! (so that with two copies there is one for each rack: metablocks paper, G6); third in the second's rack on another
 //! host, which saves one crossing between racks in a pipeline; further ones anywhere with at most
 //! `(replicas - 1) / racks + 2` in a rack.
 
-use ebb_types::RackName;
+use ebb_types::{HostName, RackName};
 
 use crate::field::{Candidate, Field, Spread};
 use crate::rng::Rng;
@@ -60,9 +61,15 @@ fn first_by_host<'f, 'a>(field: &'f Field<'a>, ask: &Ask, rng: &mut Rng) -> Opti
     let preferred = ask.preferred_host().map(|host| (host, Reason::PreferredHost));
     let hosts = preferred.into_iter().chain([(&ask.writer, Reason::WriterHost)]);
     for (host, reason) in hosts {
-        let nodes: Vec<_> = field.candidates.iter().filter(|node| node.host == host).collect();
+        let on = |host: &HostName| field.candidates.iter().filter(|node| node.host == host).collect::<Vec<_>>();
+        let nodes = on(host);
         if !nodes.is_empty() {
             return Some((rng.pick(&nodes), reason));
+        }
+        let of_lsn = field.sub_racks.lsn_of(host.as_str()).map(on).unwrap_or_default();
+        if !of_lsn.is_empty() {
+            let reason = if reason == Reason::WriterHost { Reason::WriterLsn } else { Reason::PreferredLsn };
+            return Some((rng.pick(&of_lsn), reason));
         }
     }
     None

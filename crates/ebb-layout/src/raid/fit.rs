@@ -5,6 +5,7 @@ use ebb_types::{RaidCode, Redundancy, counted};
 use super::rule::RaidRule;
 use super::spread::{Racks, SpreadRule};
 use super::{LayoutShape, Sites};
+use crate::LayoutKind;
 
 /// What the cluster should be able to do.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -112,8 +113,9 @@ fn explain_chain(shape: &LayoutShape, code: RaidCode) -> Option<String> {
     let chain = shape.chain.as_ref()?;
     if !shape.layout.has_primaries() {
         let (nodes, members) = (chain.nodes().len(), code.slots + code.rows);
+        let noun = if shape.layout == LayoutKind::Lsn { "localized storage nodes" } else { "nodes on the circle" };
         return (code.copies == 1 && nodes < members as usize)
-            .then(|| format!("{code} needs {members} nodes on the circle, and there are {nodes}"));
+            .then(|| format!("{code} needs {members} {noun}, and there are {nodes}"));
     }
     let copies = code.copies + code.rows;
     if copies > chain.replicas() {

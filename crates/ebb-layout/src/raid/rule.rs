@@ -146,7 +146,10 @@ impl RaidRule {
                 && all.iter().all(in_racks);
         }
         let Some(chain) = self.primaries() else {
-            return self.hold(sites, Frame::Anywhere, &[]) == (code.slots + code.rows) as usize;
+            // Slots stay on localized storage nodes, whatever other nodes there are.
+            let places =
+                if self.layout == LayoutKind::Lsn { (0..self.chain_len() as usize).collect() } else { Vec::new() };
+            return self.hold(sites, Frame::Anywhere, &places) == (code.slots + code.rows) as usize;
         };
         let primaries: Vec<usize> = (0..chain.primaries() as usize).collect();
         let members = (code.slots + code.rows) as usize;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_types::{HostName, InodeId, MetablockId, NodeId, RaidCode, Redundancy, VolumeId};
+use ebb_types::{HostName, InodeId, MetablockId, NodeClass, NodeId, RaidCode, Redundancy, VolumeId};
 use proptest::prelude::*;
 
 use super::*;
@@ -56,6 +56,7 @@ pub(super) fn written(
             layout: shape.layout,
             chain: shape.chain.clone(),
             replicas,
+            on: NodeClass::Any,
             writer: HostName::new(writer),
             preferred: Vec::new(),
             index,
@@ -236,6 +237,9 @@ proptest! {
                     let is_in_run = |column| chain.run(copy, column).iter().any(|(at, _)| *at == place(member));
                     prop_assert!((0..chain.columns()).any(is_in_run), "{}", plan);
                 }
+            } else if case.shape.layout == LayoutKind::Lsn {
+                let members = plan.slots.iter().flat_map(|slot| &slot.members).chain(&plan.rows);
+                prop_assert!(members.map(|member| chain.place_of(member.node)).all(|place| place.is_some()), "{}", plan);
             } else if case.code.copies == 1 && plan.why != SetReason::Waited {
                 let sites = Sites::of(&case.view);
                 let rule = case.rule(&sites);

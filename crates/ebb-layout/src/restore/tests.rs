@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ebb_types::{HostName, Incarnation, InodeId, NodeId, RackName, VolumeId};
+use ebb_types::{HostName, Incarnation, InodeId, NodeClass, NodeId, RackName, VolumeId};
 use proptest::prelude::*;
 
 use super::{Shift, check_off, choose_change, choose_shift, is_in_runs};
@@ -50,7 +50,11 @@ impl World {
         let (layout, nodes, primaries, gear_size, replicas) = shape;
         let order = (1..=nodes).map(NodeId::new).collect();
         let chain = Arc::new(ChainView::new(layout, order, primaries, gear_size, replicas).unwrap());
-        let mut world = Self { view: View { volumes: (1..=nodes).map(volume).collect() }, chain, blocks: Vec::new() };
+        let mut world = Self {
+            view: View { volumes: (1..=nodes).map(volume).collect(), ..View::default() },
+            chain,
+            blocks: Vec::new(),
+        };
         for at in 0..blocks {
             let members = world.place(at, &[]);
             Arc::make_mut(&mut world.chain).add(&members);
@@ -64,6 +68,7 @@ impl World {
             layout: self.chain.layout(),
             chain: Some(Arc::clone(&self.chain)),
             replicas: self.chain.replicas() as usize,
+            on: NodeClass::Any,
             writer: HostName::new("h1"),
             preferred: Vec::new(),
             index: at as u64,

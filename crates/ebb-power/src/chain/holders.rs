@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ebb_layout::chain::halves::Half;
 use ebb_layout::targets::geared::Grid;
 use ebb_types::NodeId;
 
@@ -38,6 +39,7 @@ impl DatasetChain {
             ChainShape::Anywhere => self.anywhere(),
             ChainShape::Simple | ChainShape::EqualWork => self.sample(|_, _, _| true),
             ChainShape::Geared { gear_size } => self.sample_of_gears(gear_size),
+            ChainShape::Halves => self.sample_of_halves(),
         };
         let strays: f64 = self.strays.iter().map(|stray| stray.share).sum();
         let coded: f64 = self.coded.iter().map(|coded| coded.share).sum();
@@ -91,6 +93,23 @@ impl DatasetChain {
             let column = (place - primaries) as u32 % gear_size;
             grid.source_column(column, copy as u32) == grid.column(primary as u32)
         })
+    }
+
+    /// Blocks whose writers are spread over all nodes, with the second copy anywhere in the half without one.
+    fn sample_of_halves(&self) -> Vec<Vec<usize>> {
+        let (count, size) = (self.nodes.len(), self.sample_size());
+        let one = |block: u32| {
+            let mut set: Vec<usize> = Vec::new();
+            for copy in 0..self.replicas as usize {
+                let missing = |half: &Half| !set.iter().any(|place| half.has(*place, count));
+                let half = Half::ALL.into_iter().find(missing).filter(|_| copy > 0);
+                let is_open = |place: &usize| !set.contains(place) && half.is_none_or(|half| half.has(*place, count));
+                let open: Vec<usize> = (0..count).filter(is_open).collect();
+                set.push(open[(at(block, copy, size) * open.len() as f64) as usize]);
+            }
+            set
+        };
+        (0..size).map(one).collect()
     }
 
     /// Blocks with their copies spread over the runs of the chain as its targets say. `may` tells whether a copy of a
@@ -186,6 +205,21 @@ mod tests {
                 "the second copy lies in the primary's column, the third in the next: {places:?}"
             );
             assert!(columns.contains(&grid.column(places[0])));
+        }
+    }
+
+    #[test]
+    fn each_half_of_the_localized_storage_nodes_has_every_block() {
+        for nodes in [2, 4, 5, 8] {
+            let chain = chain(nodes, ChainShape::Halves, 0, 2);
+            let sets = chain.holder_sets();
+            assert!((sets.values().sum::<f64>() - 1.0).abs() < 1e-9);
+            for half in Half::ALL {
+                let in_half = |node: &NodeId| half.has(node.raw() as usize - 1, nodes as usize);
+                assert!(sets.keys().all(|set| set.len() == 2 && set.iter().any(in_half)), "{sets:?}");
+            }
+            let most = stored(&chain).into_iter().fold(0.0, f64::max);
+            assert!(most < 1.25 * 2.0 / nodes as f64, "{:?}", stored(&chain));
         }
     }
 

@@ -346,3 +346,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn one_half_of_the_localized_storage_nodes_is_the_cover() {
+    let nodes = |count: u64| (1..=count).map(NodeId::new).collect::<Vec<_>>();
+    let chain =
+        |count, replicas| DatasetChain::new(DatasetId::new(1), nodes(count), ChainShape::Halves, 0, replicas).unwrap();
+    let cover = |count, replicas, dead: &[u64]| {
+        let dead = dead.iter().copied().map(NodeId::new).collect();
+        chain(count, replicas).cover(&dead).iter().map(|node| node.raw()).collect::<Vec<_>>()
+    };
+    assert_eq!((cover(6, 2, &[]), cover(5, 2, &[])), (vec![1, 2, 3], vec![1, 2, 3]));
+    assert_eq!(cover(6, 2, &[2]), [4, 5, 6], "the other half");
+    assert_eq!(cover(6, 2, &[2, 5]), [1, 3, 4, 6], "a block of n2 may have its other copy on any of the other half");
+    assert_eq!(cover(4, 1, &[]), [1, 2, 3, 4], "one copy: all must be on");
+    let stages: Vec<usize> = chain(6, 2).stages(&BTreeSet::new()).iter().map(Vec::len).collect();
+    assert_eq!((stages, chain(6, 2).min_active()), (vec![3, 1, 1, 1], 3));
+}

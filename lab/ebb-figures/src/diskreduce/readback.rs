@@ -116,7 +116,7 @@ async fn view(bed: &Testbed) -> Result<View> {
             kept_bytes: 0,
         }));
     }
-    Ok(View { volumes })
+    Ok(View { volumes, ..View::default() })
 }
 
 /// The map with those members alone that stay when everything is encoded.

@@ -157,7 +157,7 @@ proptest! {
 /// Blocks placed online, one at a time, by the layout that the live system uses.
 fn online(layout: Layout, nodes: u32, primaries: u32, replicas: u32, gear_size: u32, blocks: u64) -> Placement {
     use ebb_layout::{Ask, ChainView, LayoutKind, View, VolumeView, choose};
-    use ebb_types::{HostName, Incarnation, InodeId, NodeId, RackName, VolumeId};
+    use ebb_types::{HostName, Incarnation, InodeId, NodeClass, NodeId, RackName, VolumeId};
     let kind: LayoutKind = layout.to_string().parse().unwrap();
     let volume = |node: u64| VolumeView {
         node: NodeId::new(node),
@@ -172,7 +172,7 @@ fn online(layout: Layout, nodes: u32, primaries: u32, replicas: u32, gear_size: 
         off: false,
         kept_bytes: 0,
     };
-    let view = View { volumes: (0..u64::from(nodes)).map(volume).collect() };
+    let view = View { volumes: (0..u64::from(nodes)).map(volume).collect(), ..View::default() };
     let order = (0..u64::from(nodes)).map(NodeId::new).collect();
     let mut chain = std::sync::Arc::new(ChainView::new(kind, order, primaries, gear_size, replicas).unwrap());
     let place = |block: u64| {
@@ -180,6 +180,7 @@ fn online(layout: Layout, nodes: u32, primaries: u32, replicas: u32, gear_size: 
             layout: kind,
             chain: Some(std::sync::Arc::clone(&chain)),
             replicas: replicas as usize,
+            on: NodeClass::Any,
             writer: HostName::new("h1"),
             preferred: Vec::new(),
             index: block % 13,

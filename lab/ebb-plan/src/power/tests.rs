@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ebb_layout::{Ask, ChainView, LayoutKind, View, VolumeView, choose};
 use ebb_power::{ChainShape, DatasetChain};
-use ebb_types::{DatasetId, HostName, Incarnation, InodeId, NodeId, RackName, VolumeId};
+use ebb_types::{DatasetId, HostName, Incarnation, InodeId, NodeClass, NodeId, RackName, VolumeId};
 
 use super::Machines;
 use super::blink::{Schedule, Stagger, replicas_exact, wait};
@@ -32,13 +32,14 @@ fn order(nodes: u32) -> Vec<NodeId> {
 
 /// Members of some blocks, as the store's layout places them one after the other.
 fn placed(nodes: u32, replicas: u32) -> Vec<Vec<NodeId>> {
-    let view = View { volumes: (1..=u64::from(nodes)).map(volume).collect() };
+    let view = View { volumes: (1..=u64::from(nodes)).map(volume).collect(), ..View::default() };
     let mut chain = Arc::new(ChainView::new(LayoutKind::PowerBalanced, order(nodes), 0, 0, replicas).unwrap());
     let place = |index: u32| {
         let ask = Ask {
             layout: LayoutKind::PowerBalanced,
             chain: Some(Arc::clone(&chain)),
             replicas: replicas as usize,
+            on: NodeClass::Any,
             writer: HostName::new("h1"),
             preferred: Vec::new(),
             index: index.into(),

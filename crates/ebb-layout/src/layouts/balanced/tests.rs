@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ebb_types::{HostName, Incarnation, InodeId, NodeId, RackName, VolumeId};
+use ebb_types::{HostName, Incarnation, InodeId, NodeClass, NodeId, RackName, VolumeId};
 use proptest::prelude::*;
 
 use crate::restore::is_in_runs;
@@ -33,8 +33,11 @@ impl World {
             off: false,
             kept_bytes: 0,
         };
-        let mut world =
-            Self { view: View { volumes: (1..=nodes).map(volume).collect() }, chain: chain(nodes, replicas), seed: 0 };
+        let mut world = Self {
+            view: View { volumes: (1..=nodes).map(volume).collect(), ..View::default() },
+            chain: chain(nodes, replicas),
+            seed: 0,
+        };
         world.view.volumes.reverse();
         world
     }
@@ -44,6 +47,7 @@ impl World {
             layout: LayoutKind::PowerBalanced,
             chain: Some(Arc::clone(&self.chain)),
             replicas,
+            on: NodeClass::Any,
             writer: HostName::new("h1"),
             preferred: Vec::new(),
             index: self.seed,
