@@ -29,6 +29,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 pub(crate) struct Introduction {
     pub(crate) host: String,
     pub(crate) rack: String,
+    pub(crate) serves_hosts: Vec<String>,
     pub(crate) address: String,
     pub(crate) pid: u32,
 }
@@ -44,6 +45,9 @@ pub(crate) async fn run(node: Arc<Node>, introduction: Introduction, report_ever
                 Err(error) => {
                     if node.seen.on_refused(&error) {
                         tracing::error!(%error, "this process is refused, and serves nothing");
+                    }
+                    if node.seen.on_declined(&error) {
+                        tracing::error!(%error, "this node cannot be registered as it is declared");
                     }
                     // Of two masters on copies of one directory this is not the one that it has seen last.
                     if error.kind() == ErrorKind::WentBack {
@@ -103,6 +107,7 @@ async fn register(node: &Node, masters: &mut Masters, introduction: &Introductio
         node: node.raw_id(),
         host: introduction.host.clone(),
         rack: introduction.rack.clone(),
+        serves_hosts: introduction.serves_hosts.clone(),
         address: introduction.address.clone(),
         boot: node.boot.raw(),
         pid: introduction.pid,

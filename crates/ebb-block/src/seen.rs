@@ -23,6 +23,8 @@ pub(crate) struct Seen {
     known: Mutex<Known>,
     /// Why the master does not take this process for the node.
     refused: Mutex<Option<Error>>,
+    /// Why the master cannot register what this process declares.
+    declined: Mutex<Option<Error>>,
     /// A master has taken it.
     registered: AtomicBool,
 }
@@ -54,7 +56,12 @@ impl Seen {
     /// What was noted before this start.
     pub(crate) fn new(noted: pb::Position) -> Self {
         let known = Known { newest: noted, noted, noted_at: Moment::default(), noting: false };
-        Self { known: Mutex::new(known), refused: Mutex::default(), registered: AtomicBool::new(false) }
+        Self {
+            known: Mutex::new(known),
+            refused: Mutex::default(),
+            declined: Mutex::default(),
+            registered: AtomicBool::new(false),
+        }
     }
 
     /// The newest position.
@@ -71,8 +78,23 @@ impl Seen {
         before.as_ref() != Some(error)
     }
 
+    /// True: the master cannot register what this process declares, for another reason than before.
+    pub(crate) fn on_declined(&self, error: &Error) -> bool {
+        if error.kind() != ErrorKind::Invalid {
+            return false;
+        }
+        let before = self.declined.lock().replace(error.clone());
+        before.as_ref() != Some(error)
+    }
+
+    /// Why the master cannot register what this process declares.
+    pub(crate) fn declined(&self) -> Option<Error> {
+        self.declined.lock().clone()
+    }
+
     pub(crate) fn on_registered(&self) {
         *self.refused.lock() = None;
+        *self.declined.lock() = None;
         self.registered.store(true, Ordering::Release);
     }
 

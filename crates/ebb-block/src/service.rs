@@ -9,7 +9,7 @@ use ebb_handoff::HandoffLog;
 use ebb_rpc::{Connector, Counters, Identity, Server, ServerOptions};
 use ebb_runtime::{Runtime, Task};
 use ebb_store::{Volume, VolumeOptions};
-use ebb_types::{ErrorKind, HostName, NodeId, RackName, Result, bail};
+use ebb_types::{Error, ErrorKind, HostName, NodeId, RackName, Result, bail};
 use tokio::sync::oneshot;
 
 use crate::handle::BlockService;
@@ -29,12 +29,15 @@ const HANDOFF_DIR: &str = "offload";
 pub struct BlockOptions {
     /// Where the node remembers its id.
     pub data_dir: PathBuf,
-    /// A directory for each volume. None: one, `volume-1` in the data directory.
+    /// A directory for each volume. At first one, `volume-1` in the data directory. Without any, nothing is placed on the
+    /// node: it tells the master when processes of its host end, and is switched by power plans.
     pub volumes: Vec<PathBuf>,
     /// Declared host.
     pub host: HostName,
     /// Declared rack.
     pub rack: RackName,
+    /// Hosts of its sub-rack, for which it is the localized storage node. None: it is none.
+    pub serves_hosts: Vec<HostName>,
     /// Where to listen, `ip:port`; port 0 takes any.
     pub listen: String,
     /// The address to tell the master, if it is not the one listened on.
@@ -68,10 +71,11 @@ impl BlockOptions {
     #[must_use]
     pub fn new(data_dir: PathBuf, identity: Identity, masters: Vec<String>) -> Self {
         Self {
+            volumes: vec![data_dir.join("volume-1")],
             data_dir,
-            volumes: Vec::new(),
             host: identity.host.clone(),
             rack: RackName::default(),
+            serves_hosts: Vec::new(),
             listen: "127.0.0.1:0".into(),
             advertise: None,
             masters,
@@ -118,6 +122,7 @@ impl BlockServer {
         let listener = runtime.listen(&options.listen).await?;
         let address = options.advertise.clone().unwrap_or_else(|| listener.address());
         let counters = Counters::default();
+        counters.set_sub_rack(options.serves_hosts.clone());
         let connector = Connector::new(runtime.clone(), options.identity.clone(), counters.clone());
         let handoff =
             HandoffLog::open(&runtime, &options.data_dir.join(HANDOFF_DIR), options.handoff_bytes_max, false).await?;
@@ -137,6 +142,7 @@ impl BlockServer {
         let introduction = Introduction {
             host: options.host.as_str().to_owned(),
             rack: options.rack.as_str().to_owned(),
+            serves_hosts: options.serves_hosts.iter().map(ToString::to_string).collect(),
             address: address.clone(),
             pid: options.pid,
         };
@@ -161,6 +167,13 @@ impl BlockServer {
     #[must_use]
     pub fn node(&self) -> Option<NodeId> {
         self.node.id()
+    }
+
+    /// Why no master registers what this process declares. A node that was never registered cannot hope for it: nothing
+    /// here is known to any other. One that was goes on trying, since another node may change instead.
+    #[must_use]
+    pub fn declined(&self) -> Option<Error> {
+        self.node.seen.declined().filter(|_| self.node.id().is_none())
     }
 
     /// Its volumes, in the order of the options.
@@ -217,15 +230,11 @@ async fn serve_short_circuit(node: &Arc<Node>, path: PathBuf) -> Option<Task<()>
 }
 
 async fn open_volumes(runtime: &Runtime, options: &BlockOptions, node: Option<NodeId>) -> Result<Vec<Volume>> {
-    let mut paths = options.volumes.clone();
-    if paths.is_empty() {
-        paths.push(options.data_dir.join("volume-1"));
-    }
     let volume_options = VolumeOptions { cluster: options.identity.cluster, node, ..options.volume.clone() };
     let mut volumes = Vec::new();
     let mut damaged = None;
-    for path in paths {
-        match Volume::open(runtime, &path, volume_options.clone()).await {
+    for path in &options.volumes {
+        match Volume::open(runtime, path, volume_options.clone()).await {
             Ok(volume) => volumes.push(volume),
             Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => {
                 tracing::error!(volume = %path.display(), %error, "volume left out");

@@ -16,7 +16,7 @@ use ebb_runtime::Moment;
 use ebb_types::{DatasetId, NodeId};
 use ebb_wire::pb;
 
-use crate::chains::power_chain;
+use crate::chains::{nodes_of, power_chain};
 use crate::shared::Shared;
 use crate::view::ClusterView;
 
@@ -87,7 +87,7 @@ fn claims_of(view: &ClusterView<'_>, live: &[DatasetId]) -> Vec<Claim> {
     let away: BTreeSet<NodeId> = all.iter().copied().filter(cannot_serve).collect();
     let claim = |dataset: &DatasetId| {
         let dataset = view.machine.dataset(*dataset).filter(|dataset| dataset.share > 0)?;
-        let chain = power_chain(dataset, &all).ok()?;
+        let chain = power_chain(dataset, &nodes_of(view.machine, dataset)).ok()?;
         Some(Claim::new(&chain, f64::from(dataset.share), dataset.priority, &away))
     };
     live.iter().filter_map(claim).collect()

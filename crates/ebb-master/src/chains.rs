@@ -12,7 +12,7 @@ use ebb_layout::{ChainView, LayoutKind};
 use ebb_meta::Machine;
 use ebb_power::chain::{ChainShape, DatasetChain, choose_chain, set_strays, sum_scores};
 use ebb_power::reach::Holding;
-use ebb_types::{DatasetId, NodeId, Result, bail};
+use ebb_types::{DatasetId, NodeClass, NodeId, Result, bail};
 use ebb_wire::pb;
 use pb::meta_op::Op;
 
@@ -260,10 +260,10 @@ pub(crate) fn power_chain(dataset: &pb::Dataset, all: &[NodeId]) -> Result<Datas
 
 /// The dataset with a chain in any case: without a chain of its own it gets all nodes, in the order in which they are
 /// switched on.
-pub(crate) fn charted(dataset: &pb::Dataset, all: &[u64]) -> pb::Dataset {
+pub(crate) fn charted(dataset: &pb::Dataset, all: &[NodeId]) -> pb::Dataset {
     let mut charted = dataset.clone();
     if charted.chain.is_empty() {
-        charted.chain = all.to_vec();
+        charted.chain = all.iter().map(|node| node.raw()).collect();
         charted.replicas = charted.replicas.min(u32::try_from(all.len()).unwrap_or(u32::MAX)).max(1);
     }
     charted
@@ -274,8 +274,24 @@ fn least(replicas: u32, all: &[NodeId]) -> u32 {
     replicas.min(u32::try_from(all.len()).unwrap_or(u32::MAX)).max(1)
 }
 
-fn all_nodes(machine: &Machine) -> Vec<NodeId> {
-    nodes(machine).map(|node| NodeId::new(node.id)).collect()
+/// Nodes that a dataset's data may lie on, well or not.
+pub(crate) fn nodes_of(machine: &Machine, dataset: &pb::Dataset) -> Vec<NodeId> {
+    let class = class_of(dataset);
+    nodes(machine).filter(|node| is_of(machine, node, class)).map(|node| NodeId::new(node.id)).collect()
+}
+
+/// The nodes that a dataset's data lie on, by its settings.
+pub(crate) fn class_of(dataset: &pb::Dataset) -> NodeClass {
+    let usual = dataset.layout.parse::<LayoutKind>().map_or(NodeClass::Any, LayoutKind::usual_nodes);
+    match dataset.node_class {
+        0 => usual,
+        raw => NodeClass::from_raw(raw).unwrap_or(usual),
+    }
+}
+
+/// Whether a node has volumes, and is of this class.
+fn is_of(machine: &Machine, node: &pb::Node, class: NodeClass) -> bool {
+    !node.volumes.is_empty() && class.has(machine.sub_racks().is_lsn(&node.host))
 }
 
 /// Completes a command about datasets with the leader's choices.
@@ -298,10 +314,17 @@ pub(crate) fn complete(shared: &Shared, mut request: pb::MetaRequest) -> Result<
     Ok(request)
 }
 
-/// Nodes that should hold data.
-pub(crate) fn nodes_in_use(machine: &Machine) -> impl Iterator<Item = NodeId> + '_ {
+/// Nodes of this class that should hold data.
+pub(crate) fn nodes_in_use(machine: &Machine, class: NodeClass) -> impl Iterator<Item = NodeId> + '_ {
     let usable = machine.nodes().filter(|record| !record.draining).filter_map(|record| record.node.as_ref());
-    usable.map(|node| NodeId::new(node.id))
+    usable.filter(move |node| is_of(machine, node, class)).map(|node| NodeId::new(node.id))
+}
+
+/// Nodes in the order of their racks, which the halves of a chain of localized storage nodes follow.
+fn by_rack(machine: &Machine, mut nodes: Vec<NodeId>) -> Vec<NodeId> {
+    let rack = |node: &NodeId| machine.registered(*node).map(|node| node.rack.clone());
+    nodes.sort_by_cached_key(|node| (rack(node), *node));
+    nodes
 }
 
 /// Chooses a new dataset's chain: nodes by ascending score. Nodes that are early in one chain are thus late in others
@@ -319,16 +342,26 @@ fn complete_dataset(machine: &Machine, asked: &mut pb::Dataset) -> Result<()> {
     if !layout.has_chain() {
         return Ok(());
     }
-    let nodes: Vec<NodeId> = nodes_in_use(machine).collect();
+    let class = class_of(&pb::Dataset { layout: layout.to_string(), ..asked.clone() });
+    let nodes: Vec<NodeId> = nodes_in_use(machine, class).collect();
+    if nodes.is_empty() && class == NodeClass::Lsn {
+        bail!(
+            Invalid,
+            "{}: no localized storage node is there; one is a block server that is started with --serves-hosts",
+            asked.path
+        );
+    }
     let others: Vec<DatasetChain> = machine
         .datasets()
         .filter(|dataset| !dataset.chain.is_empty() && !dataset.path.is_empty())
         .filter_map(|dataset| power_chain(dataset, &nodes).ok())
         .collect();
     let mut order = choose_chain(nodes, &sum_scores(&others));
-    if layout == LayoutKind::PowerBalanced {
+    match layout {
         // The circle of power-balanced is the order in which nodes wake, not one of scores.
-        order.sort_unstable();
+        LayoutKind::PowerBalanced => order.sort_unstable(),
+        LayoutKind::Lsn => order = by_rack(machine, order),
+        _ => {}
     }
     asked.chain = order.iter().map(|node| node.raw()).collect();
     if asked.replicas == 0 {
@@ -350,6 +383,7 @@ fn complete_placement(machine: &Machine, set: &mut pb::meta_op::SetDataset) -> R
         gear_size: placement.gear_size,
         replicas: set.replicas.unwrap_or(dataset.replicas),
         active: set.active.unwrap_or(dataset.active),
+        node_class: placement.node_class,
         ..dataset.clone()
     };
     complete_dataset(machine, &mut asked)?;
@@ -360,18 +394,18 @@ fn complete_placement(machine: &Machine, set: &mut pb::meta_op::SetDataset) -> R
 fn check_set(machine: &Machine, set: &pb::meta_op::SetDataset) -> Result<()> {
     let Some(dataset) = machine.dataset(DatasetId::new(set.dataset)) else { return Ok(()) };
     if let Some(replicas) = set.replicas {
-        let nodes = nodes_in_use(machine).count();
+        let nodes = nodes_in_use(machine, class_of(dataset)).count();
         if replicas as usize > nodes {
             bail!(Invalid, "{}: {replicas} copies need as many nodes, and there are {nodes}", dataset.path);
         }
         let changed = pb::Dataset { replicas, ..dataset.clone() };
         view(&changed)
             .map(drop)
-            .and_then(|()| power_chain(&changed, &all_nodes(machine)).map(drop))
+            .and_then(|()| power_chain(&changed, &nodes_of(machine, &changed)).map(drop))
             .map_err(|error| error.context(&dataset.path))?;
     }
     let Some(active) = set.active.filter(|active| *active > 0) else { return Ok(()) };
-    power_chain(dataset, &all_nodes(machine))?
+    power_chain(dataset, &nodes_of(machine, dataset))?
         .set_wanted(Some(active))
         .map(drop)
         .map_err(|error| error.context(&dataset.path))
@@ -401,7 +435,7 @@ pub(crate) fn describe(shared: &Shared, call: &pb::DescribeDataset) -> Result<pb
     let (dataset, chain) = {
         let machine = shared.group.snapshot();
         let Some(dataset) = machine.dataset(id).cloned() else { bail!(NotFound, "there is no dataset {id}") };
-        let mut chain = power_chain(&dataset, &all_nodes(&machine))?;
+        let mut chain = power_chain(&dataset, &nodes_of(&machine, &dataset))?;
         let raid_sets = machine.raid_sets().filter(|set| set.dataset == dataset.id);
         let holdings: Vec<Holding> = raid_sets.filter_map(|set| Some(RaidHolding::of(&set)?.to_core())).collect();
         set_strays(std::slice::from_mut(&mut chain), &holdings, &BTreeSet::new());

@@ -8,6 +8,7 @@ use ebb_wire::{convert, pb};
 use pb::command::Command as Op;
 
 use crate::copies::repair::look::{lost_volumes, suspect_volumes};
+use crate::joins;
 use crate::popular::Popular;
 use crate::registry::{Loss, Pulse, Reported};
 use crate::shared::Shared;
@@ -18,7 +19,7 @@ use crate::work::Work;
 
 /// Answers `RegisterNode`. The registration is logged if it differs from the recorded node.
 ///
-/// Errors: `Invalid` for an incomplete registration, `Unavailable` for a new node while the master does not serve,
+/// Errors: `Invalid` for an incomplete registration, or one that contradicts those of other nodes, `Unavailable` for a new node while the master does not serve,
 /// `Superseded` for a twin, `WentBack` if the node has seen a newer master.
 pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Result<pb::RegisterNodeReply> {
     if call.host.is_empty() || call.rack.is_empty() || call.address.is_empty() {
@@ -29,9 +30,6 @@ pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Res
             call.rack,
             call.address
         );
-    }
-    if call.volumes.is_empty() {
-        bail!(Invalid, "a node registers with at least one volume");
     }
     let sender = || format!("n{} ({}, {})", call.node, call.host, call.address);
     shared.hear(sender, call.position.as_ref())?;
@@ -50,6 +48,7 @@ pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Res
             volumes: call.volumes.clone(),
             boot: call.boot,
             adopt: shared.is_of_lost_history(call.position.as_ref()),
+            serves_hosts: call.serves_hosts.clone(),
         };
         match shared.group.propose(Op::RegisterNode(register)).await? {
             Reply::Node(reply) => reply,
@@ -80,6 +79,7 @@ pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Res
     for volume in volumes.iter().filter(|volume| volume.state() == pb::VolumeState::VolumePoisoned) {
         tracing::warn!(volume = %VolumeId::new(volume.id), trouble = volume.trouble, "a volume was already poisoned when its node registered");
     }
+    joins::join_chains(shared, node).await?;
     shared.announce_node_map();
     reply.position = Some(shared.position());
     Ok(reply)
@@ -115,6 +115,7 @@ fn is_recorded(machine: &Machine, call: &pb::RegisterNode) -> bool {
         record.id == call.node
             && record.boot == call.boot
             && (&record.host, &record.rack, &record.address) == (&call.host, &call.rack, &call.address)
+            && record.serves_hosts == call.serves_hosts
             && record.volumes.iter().map(volume).collect::<Vec<_>>()
                 == call.volumes.iter().map(volume).collect::<Vec<_>>()
     };

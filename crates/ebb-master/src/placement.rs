@@ -1,6 +1,7 @@
 //! Placement of new replicas: the cluster's state and a dataset's settings as a question to the layout.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use ebb_layout::{Ask, Lodging, Plan, Queue, View, choose_lodged, choose_shelter};
 use ebb_power::Timetable;
@@ -152,7 +153,8 @@ fn place_fewer(shared: &Shared, need: &Need, error: Error) -> Result<Vec<pb::Mem
 
 pub(crate) fn volumes(view: &ClusterView<'_>, patience: Patience) -> View {
     let soft = view.soft;
-    soft.registry.view(view.machine.nodes(), patience, &soft.room, view.now, |node| view.sleep_of(node))
+    let volumes = soft.registry.view(view.machine.nodes(), patience, &soft.room, view.now, |node| view.sleep_of(node));
+    View { sub_racks: Arc::clone(view.machine.sub_racks()), ..volumes }
 }
 
 /// Number of usable nodes that may have copies of this need now. Full nodes and nodes that blink count. Nodes that a plan
@@ -169,7 +171,7 @@ fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64, without: &[
     let seed = shared.runtime.random_u64();
     let beside = need.present.iter().map(pb::Member::node_id).collect();
     // All facts are of one moment; the layout then computes without the locks.
-    let (view, chain, lodging) = {
+    let (view, chain, on, lodging) = {
         let machine = shared.group.machine();
         let mut soft = shared.soft();
         let view = volumes(&shared.view(&machine, &soft), patience);
@@ -181,12 +183,14 @@ fn ask(shared: &Shared, need: &Need, patience: Patience, bytes: u64, without: &[
         } else {
             Default::default()
         };
-        (view, chain, Lodging { beside, guests: soft.chains.guests().clone(), queues, overloaded })
+        let on = chains::class_of(&pb::Dataset { layout: layout.to_string(), ..need.dataset.clone() });
+        (view, chain, on, Lodging { beside, guests: soft.chains.guests().clone(), queues, overloaded })
     };
     let ask = Ask {
         layout: chain.layout(),
         chain: Some(chain).filter(|chain| chain.layout().has_chain()),
         replicas: need.replicas,
+        on,
         writer: need.writer.clone(),
         preferred: need.preferred.clone(),
         index: need.index,

@@ -153,9 +153,8 @@ pub(crate) async fn describe(
     if call.nodes_only {
         return Ok(pb::DescribePowerReply { nodes, served, away, ..plans });
     }
-    let all: Vec<u64> = nodes.iter().map(|node| node.id).collect();
     let filled = machine.datasets().filter(|dataset| holdings.is_filled(DatasetId::new(dataset.id)));
-    let datasets = filled.map(|dataset| chains::charted(dataset, &all)).collect();
+    let datasets = filled.map(|dataset| chains::charted(dataset, &chains::nodes_of(&machine, dataset))).collect();
     let mut holdings = holdings.list();
     let until = shared.runtime.now().after(deadline);
     examples::find(shared, &machine, &mut holdings, &call.named, until).await?;

@@ -36,7 +36,7 @@ fn leave_chains(shared: &Shared, machine: &Machine, node: NodeId) -> Result<Vec<
     let on_chain = machine.datasets().filter(|dataset| dataset.chain.contains(&node.raw()));
     let change = |dataset: &pb::Dataset| {
         let chain: Vec<NodeId> = dataset.chain.iter().copied().map(NodeId::new).collect();
-        let by = find_successor(shared, machine, &chain);
+        let by = find_successor(shared, machine, chains::class_of(dataset), &chain);
         if by.is_none() {
             let chain = dataset.chain.iter().copied().filter(|other| *other != node.raw()).collect();
             chains::view(&pb::Dataset { chain, ..dataset.clone() }).map_err(|error| {

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use ebb_layout::LayoutKind;
+use ebb_layout::chain::halves::Half;
 use ebb_meta::Machine;
 use ebb_runtime::Moment;
 use ebb_types::{DatasetId, MetablockId, NodeId, VolumeId};
@@ -94,15 +96,18 @@ impl ClusterView<'_> {
         let chain = self.soft.chains.chain(DatasetId::new(dataset))?;
         let good = members.iter().filter(|(_, condition)| *condition == Condition::Good);
         let homes: Vec<NodeId> = good.clone().map(|(member, _)| member.home_id()).collect();
+        let is_in = |half: Half, node: NodeId| half.has_any(&chain, &[node]);
+        let part = |node: NodeId| match self.machine.registered(node) {
+            // Of localized storage nodes each half is to keep a copy, and halves follow racks.
+            Some(_) if chain.layout() == LayoutKind::Lsn && is_in(Half::First, node) => "first half",
+            Some(_) if chain.layout() == LayoutKind::Lsn => "second half",
+            node => node.map_or("", |node| &node.rack),
+        };
         let candidate = |(member, _): &(pb::Member, Condition)| Candidate {
             member: *member,
             place: chain.place_of(member.home_id()).filter(|_| chain.is_due(&homes, member.home_id())),
             primaries: chain.primaries() as usize,
-            rack: self
-                .machine
-                .node(member.node_id())
-                .and_then(|record| record.node.as_ref())
-                .map_or("", |node| &node.rack),
+            part: part(member.node_id()),
         };
         surplus::choose(&good.map(candidate).collect::<Vec<_>>())
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ebb_types::{
-    DatasetId, Encode, Geometry, InodeId, LOG_COPIES_MIN, Prefetch, RAID_METABLOCK_SIZE_MAX, ReadRule, Redundancy,
-    Result, bail,
+    DatasetId, Encode, Geometry, InodeId, LOG_COPIES_MIN, NodeClass, Prefetch, RAID_METABLOCK_SIZE_MAX, ReadRule,
+    Redundancy, Result, bail,
 };
 use ebb_wire::pb;
 use imbl::OrdMap;
@@ -120,6 +120,20 @@ impl Datasets {
         Ok(())
     }
 
+    /// Adds a node to a dataset's chain. Fails with kind `Stale` if it is on it, or if there is no chain.
+    pub(crate) fn join_chain(&mut self, op: &pb::JoinChain) -> Result<()> {
+        let id = DatasetId::new(op.dataset);
+        let Some(settings) = self.get(id) else { bail!(NotFound, "there is no dataset {id}") };
+        if settings.chain.is_empty() || settings.chain.contains(&op.node) || settings.chain.len() >= CHAIN_MAX {
+            bail!(Stale, "n{} does not join the chain of {}", op.node, settings.path);
+        }
+        let mut settings = settings.clone();
+        let place = if op.first { 0 } else { settings.chain.len() };
+        settings.chain.insert(place, op.node);
+        self.insert(settings);
+        Ok(())
+    }
+
     /// Takes a node off a dataset's chain. `by` takes its place; 0: the chain is shorter, and so is the number of nodes
     /// that are to be active at most.
     pub(crate) fn leave_chain(&mut self, id: DatasetId, gone: u64, by: u64) {
@@ -145,15 +159,17 @@ impl Datasets {
                 settings.path
             );
         }
-        let pb::meta_op::Placement { layout, primaries, gear_size, chain } = placement;
+        let pb::meta_op::Placement { layout, primaries, gear_size, chain, node_class } = placement;
         let placed = pb::Dataset {
             layout: layout.clone(),
             primaries: *primaries,
             gear_size: *gear_size,
             chain: chain.clone(),
+            node_class: *node_class,
             ..settings.clone()
         };
         check_layout(&placed)?;
+        check_node_class(placed.node_class)?;
         check_chain(&placed)?;
         *settings = placed;
         Ok(())
@@ -266,6 +282,7 @@ impl Datasets {
             raid_rows: asked.raid_rows,
             encode: asked.encode,
             delay_ms: asked.delay_ms,
+            node_class: asked.node_class,
             ..Default::default()
         };
         check_raid(&settings)?;
@@ -273,6 +290,7 @@ impl Datasets {
         check_extra_share(settings.extra_share_percent)?;
         check_prefetch(settings.prefetch)?;
         check_read_rule(settings.read_rule)?;
+        check_node_class(settings.node_class)?;
         check_replicas(settings.replicas)?;
         check_min_copies(&settings)?;
         check_log_copies(settings.log_copies)?;
@@ -329,6 +347,13 @@ pub(crate) fn check_prefetch(raw: u32) -> Result<()> {
 pub(crate) fn check_read_rule(raw: u32) -> Result<()> {
     if ReadRule::from_raw(raw).is_none() {
         bail!(Invalid, "read rule {raw} is not known to this release");
+    }
+    Ok(())
+}
+
+fn check_node_class(raw: u32) -> Result<()> {
+    if NodeClass::from_raw(raw).is_none() {
+        bail!(Invalid, "the class {raw} of nodes is not known to this release");
     }
     Ok(())
 }

@@ -236,6 +236,13 @@ impl Machine {
                 self.datasets.replace_in_chain(replace)?;
                 Ok(Reply::None)
             }
+            Change::JoinChain(join) => {
+                if self.node(NodeId::new(join.node)).is_none() {
+                    bail!(NotFound, "no node n{} is registered", join.node);
+                }
+                self.datasets.join_chain(join)?;
+                Ok(Reply::None)
+            }
             Change::ForgetNode(forget) => {
                 self.forget_node(forget)?;
                 Ok(Reply::None)

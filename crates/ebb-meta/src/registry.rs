@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use ebb_layout::{SubRacks, check_declared};
 use ebb_types::{NodeId, Result, VolumeId, bail};
 use ebb_wire::pb;
 use imbl::OrdMap;
@@ -14,10 +15,12 @@ const HEARTBEAT_MS: u32 = 1000;
 
 /// All registered nodes.
 ///
-/// Invariant: a volume belongs to one node.
+/// Invariants: a volume belongs to one node, and a host to one sub-rack at most.
 #[derive(Clone, Default)]
 pub(crate) struct Registry {
     nodes: OrdMap<NodeId, Arc<pb::NodeRecord>>,
+    /// As the nodes declare them.
+    sub_racks: Arc<SubRacks>,
     owners: OrdMap<VolumeId, NodeId>,
     /// Nodes that have left the cluster for good, with their hosts.
     removed: OrdMap<NodeId, Arc<str>>,
@@ -34,6 +37,11 @@ impl Registry {
 
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
+    }
+
+    /// The sub-racks that the nodes have declared.
+    pub(crate) fn sub_racks(&self) -> &Arc<SubRacks> {
+        &self.sub_racks
     }
 
     /// The node of a registered volume.
@@ -61,7 +69,14 @@ impl Registry {
         if self.nodes.insert(id, Arc::new(record)).is_some() {
             bail!(Corrupt, "{id} is recorded twice");
         }
+        self.find_sub_racks();
         Ok(())
+    }
+
+    fn find_sub_racks(&mut self) {
+        let found =
+            SubRacks::new(self.nodes.values().filter_map(|record| record.node.as_ref()).map(pb::Node::declared));
+        self.sub_racks = Arc::new(found);
     }
 
     /// Starts or ends the drain of a node.
@@ -79,6 +94,7 @@ impl Registry {
             self.owners.remove(&VolumeId::new(volume.id));
         }
         self.removed.insert(id, node.map_or("", |node| &node.host).into());
+        self.find_sub_racks();
     }
 
     /// Whether the node has left the cluster.
@@ -97,7 +113,7 @@ impl Registry {
 
     /// Registers a node that has started. An id of 0 is new, and one is assigned. Other ids must be this node's, or
     /// without an owner. A volume that an earlier registration left out, as its disk had failed to start, may come
-    /// back.
+    /// back. What it declares of its place must not contradict the others.
     pub(crate) fn register(
         &mut self,
         next: &mut NextIds,
@@ -122,6 +138,9 @@ impl Registry {
             bail!(NotFound, "no node {known} was ever registered here: its data directory is another cluster's");
         }
         self.check_volumes(known, next.volume, &node.volumes)?;
+        // I-71: two nodes may register at once, so that only the order of the log can tell which comes second.
+        let declared = self.nodes().filter_map(|record| record.node.as_ref()).map(pb::Node::declared);
+        check_declared(declared, &node.declared())?;
         let id = match known {
             Some(known) => known,
             None => take_id!(next.node, NodeId),
@@ -132,17 +151,21 @@ impl Registry {
     }
 
     /// Finds a new node whose registration was recorded and whose answer was lost. It has the same host, and the same
-    /// volumes with the same incarnations. It gets the ids from then, which its volumes have not learnt.
+    /// volumes with the same incarnations. It gets the ids from then, which its volumes have not learnt. A node without
+    /// volumes is known by the start of its process.
     fn made_before(&self, asked: &pb::RegisterNodeCommand) -> Option<pb::RegisterNodeCommand> {
         let lives = |volumes: &[pb::Volume]| -> Vec<(String, u64)> {
             volumes.iter().map(|volume| (volume.path.clone(), volume.incarnation.max(1))).collect()
         };
         let wanted = lives(&asked.volumes);
-        if wanted.is_empty() || asked.volumes.iter().any(|volume| volume.id != 0) {
+        if asked.volumes.iter().any(|volume| volume.id != 0) {
             return None;
         }
         let records = self.nodes().filter_map(|record| record.node.as_ref());
-        let same = |known: &&pb::Node| known.host == asked.host && lives(&known.volumes) == wanted;
+        let same = |known: &&pb::Node| {
+            let is_told_apart = !wanted.is_empty() || known.boot == asked.boot;
+            known.host == asked.host && lives(&known.volumes) == wanted && is_told_apart
+        };
         let known = records.into_iter().find(same)?;
         let volumes = asked.volumes.iter().zip(&known.volumes);
         let volumes = volumes.map(|(reported, known)| pb::Volume { id: known.id, ..reported.clone() });
@@ -185,9 +208,11 @@ impl Registry {
             address: node.address.clone(),
             volumes,
             boot: node.boot,
+            serves_hosts: node.serves_hosts.clone(),
             ..Default::default()
         };
         self.nodes.insert(id, Arc::new(pb::NodeRecord { node: Some(node), draining, removed: false }));
+        self.find_sub_racks();
     }
 }
 

@@ -1,5 +1,8 @@
 //! The parts of the state that the leader's services read.
 
+use std::sync::Arc;
+
+use ebb_layout::SubRacks;
 use ebb_types::{
     ClusterId, Credentials, DatasetId, HostName, InodeId, MetablockId, NodeId, Result, SessionId, VolumeId, bail,
 };
@@ -136,6 +139,12 @@ impl Machine {
     /// Registered nodes, in order. Fields that are not recorded (boot, state, use) are 0.
     pub fn nodes(&self) -> impl Iterator<Item = &pb::NodeRecord> + '_ {
         self.registry.nodes()
+    }
+
+    /// The sub-racks that the nodes have declared.
+    #[must_use]
+    pub fn sub_racks(&self) -> &Arc<SubRacks> {
+        self.registry.sub_racks()
     }
 
     /// A registered node.

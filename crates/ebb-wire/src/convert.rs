@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use ebb_types::{
-    BootId, Credentials, Epoch, Error, ErrorKind, Incarnation, InodeId, MetablockId, NodeId, RaidCode, Redundancy,
-    Version, VolumeId, err,
+    BootId, Credentials, Declared, Epoch, Error, ErrorKind, Incarnation, InodeId, MetablockId, NodeId, RaidCode,
+    Redundancy, Version, VolumeId, err,
 };
 
 use crate::pb;
@@ -215,6 +215,12 @@ impl pb::Node {
     pub fn boot_id(&self) -> Option<BootId> {
         boot(self.boot)
     }
+
+    /// What it declares of its place.
+    #[must_use]
+    pub fn declared(&self) -> Declared<'_> {
+        Declared { node: Some(NodeId::new(self.id)), host: &self.host, rack: &self.rack, serves: &self.serves_hosts }
+    }
 }
 
 impl pb::RegisterNode {
@@ -236,6 +242,12 @@ impl pb::RegisterNodeCommand {
     #[must_use]
     pub fn node_id(&self) -> Option<NodeId> {
         (self.node != 0).then(|| NodeId::new(self.node))
+    }
+
+    /// What it declares of its place.
+    #[must_use]
+    pub fn declared(&self) -> Declared<'_> {
+        Declared { node: self.node_id(), host: &self.host, rack: &self.rack, serves: &self.serves_hosts }
     }
 }
 

@@ -13,7 +13,7 @@ use ebb_layout::restore::check_off;
 use ebb_layout::{ChainView, Shift, choose_change, choose_shift};
 use ebb_meta::Machine;
 use ebb_power::chain::sum_scores;
-use ebb_types::{DatasetId, InodeId, MetablockId, NodeId};
+use ebb_types::{DatasetId, InodeId, MetablockId, NodeClass, NodeId};
 use ebb_wire::pb;
 use pb::command::Command as Op;
 
@@ -94,11 +94,13 @@ impl Round {
 
 /// The node that takes a place on a chain which another one leaves for good: the one that is used least by other chains.
 /// `None` if all nodes that are well are on it.
-pub(crate) fn find_successor(shared: &Shared, machine: &Machine, chain: &[NodeId]) -> Option<NodeId> {
+pub(crate) fn find_successor(shared: &Shared, machine: &Machine, class: NodeClass, chain: &[NodeId]) -> Option<NodeId> {
     let well: BTreeSet<NodeId> = {
         let soft = shared.soft();
         let registry = &soft.registry;
-        chains::nodes_in_use(machine).filter(|node| registry.is_live(*node) && !registry.is_missed(*node)).collect()
+        chains::nodes_in_use(machine, class)
+            .filter(|node| registry.is_live(*node) && !registry.is_missed(*node))
+            .collect()
     };
     let all: Vec<NodeId> = well.iter().copied().collect();
     let charted: Vec<_> = machine
@@ -119,7 +121,8 @@ async fn replace(shared: &Arc<Shared>, machine: &Machine, id: DatasetId, chain: 
             return false;
         }
     }
-    let Some(by) = find_successor(shared, machine, chain.nodes()) else { return false };
+    let class = machine.dataset(id).map_or(NodeClass::Any, chains::class_of);
+    let Some(by) = find_successor(shared, machine, class, chain.nodes()) else { return false };
     let command = pb::ReplaceInChain { dataset: id.raw(), gone: gone.raw(), by: by.raw() };
     match shared.group.propose(Op::ReplaceInChain(command)).await {
         Ok(_) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_runtime::SeededBug;
-use ebb_types::{DatasetId, Incarnation, InodeId, MetablockId, NodeId, VolumeId};
+use ebb_types::{DatasetId, Incarnation, InodeId, MetablockId, NodeClass, NodeId, VolumeId};
 
 use super::{Census, Counting, DatasetFacts, Facts, VolumeFacts};
 use crate::chains;
@@ -47,7 +47,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             soft.failures.are_open()
         };
         // A drained node leaves its shares to others, and takes them back when the drain is undone.
-        let before = std::mem::replace(&mut in_use, chains::nodes_in_use(&shared.group.machine()).collect());
+        let before =
+            std::mem::replace(&mut in_use, chains::nodes_in_use(&shared.group.machine(), NodeClass::Any).collect());
         let rested = began.since(counted);
         let is_uneven = rested >= UNEVEN && shared.soft().chains.is_uneven();
         if !(are_open || is_due || before != in_use || is_uneven || rested >= PATROL) {

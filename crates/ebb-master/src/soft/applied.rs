@@ -26,6 +26,9 @@ impl Observer for State {
         if let (Some(Op::ReplaceInChain(replace)), Ok(_)) = (&command.command, &applied.reply) {
             soft.chains.on_replaced(machine, replace);
         }
+        if let (Some(Op::JoinChain(join)), Ok(_)) = (&command.command, &applied.reply) {
+            soft.chains.on_chain_changed(machine, DatasetId::new(join.dataset));
+        }
         crate::room::on_applied(&mut soft.room, machine, command, &applied.effects);
         for effect in &applied.effects {
             self.on_effect(machine, &mut soft, command, effect);

@@ -2,6 +2,7 @@
 
 use ebb_types::{ErrorKind as E, InodeId};
 use ebb_wire::pb;
+use ebb_wire::pb::command::Command;
 use ebb_wire::pb::meta_op::{self, Op};
 
 use super::harness::{MIB, ROOT, World, user};
@@ -287,4 +288,28 @@ fn a_node_takes_the_place_of_another_on_a_chain_once() {
     assert_eq!(replace(made.id, 3, 0), Err(E::Stale));
     assert_eq!(replace(77, 3, 8), Err(E::NotFound));
     assert_eq!(world.machine.dataset(ebb_types::DatasetId::new(made.id)).unwrap().chain, [3, 9, 2]);
+}
+
+#[test]
+fn a_registered_node_joins_a_chain_once_at_either_end() {
+    let mut world = World::new();
+    let made = make(&mut world, pb::Dataset { chain: vec![71, 72], ..dataset("/data") }).unwrap();
+    let plain = make(&mut world, dataset("/plain")).unwrap();
+    let node = pb::RegisterNodeCommand { host: "h".into(), rack: "r".into(), ..Default::default() };
+    for boot in [5, 6] {
+        world.apply(Command::RegisterNode(pb::RegisterNodeCommand { boot, ..node.clone() })).reply.unwrap();
+    }
+    let nodes: Vec<u64> = world.machine.nodes().filter_map(|record| Some(record.node.as_ref()?.id)).collect();
+    let [.., one, other] = nodes[..] else { panic!("two nodes were registered: {nodes:?}") };
+    let mut join = |dataset, node, first| {
+        let reply = world.apply(Command::JoinChain(pb::JoinChain { dataset, node, first })).reply;
+        reply.map(drop).map_err(|error| error.kind())
+    };
+    assert_eq!(join(plain.id, one, false), Err(E::Stale), "it places anywhere");
+    assert_eq!(join(77, one, false), Err(E::NotFound));
+    assert_eq!(join(made.id, 99, false), Err(E::NotFound));
+    assert_eq!((join(made.id, one, false), join(made.id, other, true)), (Ok(()), Ok(())));
+    assert_eq!(join(made.id, one, true), Err(E::Stale), "it is done");
+    let chain = &world.machine.dataset(ebb_types::DatasetId::new(made.id)).unwrap().chain;
+    assert_eq!(*chain, [other, 71, 72, one]);
 }

@@ -391,7 +391,10 @@ impl Dice<'_> {
             }
             26 => {
                 let (dataset, gone, by) = (self.below(3), self.below(4), self.below(4));
-                Change::ReplaceInChain(pb::ReplaceInChain { dataset, gone, by })
+                match self.one_in(2) {
+                    true => Change::JoinChain(pb::JoinChain { dataset, node: by, first: gone > 1 }),
+                    false => Change::ReplaceInChain(pb::ReplaceInChain { dataset, gone, by }),
+                }
             }
             27 => {
                 let node = self.below(4);

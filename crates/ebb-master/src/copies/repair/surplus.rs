@@ -14,24 +14,24 @@ pub struct Candidate<'a> {
     pub place: Option<usize>,
     /// Number of nodes at the begin of the chain that hold one copy of everything together.
     pub primaries: usize,
-    /// Declared rack of its node.
-    pub rack: &'a str,
+    /// The part of the cluster that it is in, of which several are to keep a copy: its node's rack, or its half of the chain.
+    pub part: &'a str,
 }
 
 /// Chooses the member that leaves. A guest goes before a copy at home; a copy outside the chain before one on it; no
-/// primary before another node; a copy that shares its rack before the only one of a rack; then the node that is last
+/// primary before another node; a copy that shares its part of the cluster before the only one of a part; then the node that is last
 /// on the chain, which is the first that a low power switches off; then the last of the set.
 #[must_use]
 pub fn choose(candidates: &[Candidate<'_>]) -> Option<pb::Member> {
-    let mut racks: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut parts: BTreeMap<&str, usize> = BTreeMap::new();
     for candidate in candidates {
-        *racks.entry(candidate.rack).or_default() += 1;
+        *parts.entry(candidate.part).or_default() += 1;
     }
     let has_chain = candidates.iter().any(|candidate| candidate.place.is_some());
     let rank = |(at, candidate): &(usize, &Candidate<'_>)| {
         let is_outside = has_chain && candidate.place.is_none();
         let is_primary = candidate.place.is_some_and(|place| place < candidate.primaries);
-        (candidate.member.is_guest(), is_outside, !is_primary, racks[candidate.rack], candidate.place, *at)
+        (candidate.member.is_guest(), is_outside, !is_primary, parts[candidate.part], candidate.place, *at)
     };
     candidates.iter().enumerate().max_by_key(rank).map(|(_, candidate)| candidate.member)
 }
@@ -40,9 +40,9 @@ pub fn choose(candidates: &[Candidate<'_>]) -> Option<pb::Member> {
 mod tests {
     use super::*;
 
-    fn candidate(node: u64, place: Option<usize>, rack: &str) -> Candidate<'_> {
+    fn candidate(node: u64, place: Option<usize>, part: &str) -> Candidate<'_> {
         let member = pb::Member { node, volume: node * 10, incarnation: 1, home: 0 };
-        Candidate { member, place, primaries: 2, rack }
+        Candidate { member, place, primaries: 2, part }
     }
 
     fn chosen(candidates: &[Candidate<'_>]) -> u64 {

@@ -23,7 +23,7 @@ fn view() -> View {
         usable: true,
         ..Default::default()
     };
-    View { volumes: (1..=9).map(volume).collect() }
+    View { volumes: (1..=9).map(volume).collect(), ..View::default() }
 }
 
 /// Slots 11 to 14 with these members, and rows 21 and 22 on nodes 5 and 6.
