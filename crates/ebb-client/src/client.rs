@@ -8,6 +8,7 @@ mod names;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ebb_layout::SubRacks;
 use ebb_power::work::Turn;
 use ebb_rpc::{Connector, Counters};
 use ebb_runtime::Runtime;
@@ -123,6 +124,12 @@ impl Client {
     #[must_use]
     pub fn nodes(&self) -> Vec<pb::Node> {
         self.shared.nodes.all()
+    }
+
+    /// The sub-racks that the nodes have declared, as last heard.
+    #[must_use]
+    pub fn sub_racks(&self) -> Arc<SubRacks> {
+        self.shared.nodes.sub_racks()
     }
 
     /// Connections, for calls beyond the client's own.

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ebb_layout::SubRacks;
 use ebb_power::read::Distance;
 use ebb_runtime::Moment;
 use ebb_types::{DatasetId, HostName, Result, err};
@@ -46,6 +47,8 @@ struct State {
     nodes: BTreeMap<u64, pb::Node>,
     /// The first node of each host.
     hosts: BTreeMap<String, u64>,
+    /// As the nodes declare them.
+    sub_racks: Arc<SubRacks>,
     /// Calls in progress.
     outstanding: BTreeMap<u64, usize>,
     silence: Silence,
@@ -103,6 +106,7 @@ impl NodeMap {
             state.nodes = nodes.into_iter().map(|node| (node.id, node)).collect();
             // Of several on a host the first stays.
             state.hosts = state.nodes.values().rev().map(|node| (node.host.clone(), node.id)).collect();
+            state.sub_racks = Arc::new(SubRacks::new(state.nodes.values().map(pb::Node::declared)));
             state.find_gray();
             let State { allotment, nodes, .. } = &mut *state;
             allotment.update(nodes.values());
@@ -175,15 +179,16 @@ impl NodeMap {
         HostName::new(self.0.lock().nodes.get(&node).map_or(String::new(), |node| node.host.clone()))
     }
 
-    /// Place of a node, as seen from a host: in its rack only if a node on that host has reported its rack.
+    /// The sub-racks that the nodes have declared.
+    pub fn sub_racks(&self) -> Arc<SubRacks> {
+        self.0.lock().sub_racks.clone()
+    }
+
+    /// Place of a node, as seen from a host. The rack of a host is known if there is a node on it, or a node serves it.
     pub fn distance(&self, host: &HostName, node: u64) -> Distance {
         let state = self.0.lock();
         let Some(node) = state.nodes.get(&node) else { return Distance::Far };
-        if node.host == host.as_str() {
-            return Distance::Host;
-        }
-        let own = state.hosts.get(host.as_str()).and_then(|own| state.nodes.get(own));
-        if own.is_some_and(|own| own.rack == node.rack) { Distance::Rack } else { Distance::Far }
+        state.sub_racks.distance(host.as_str(), &node.host)
     }
 
     /// The node's rate of writing while it is busy, in bytes a second, as far as it has reported one.

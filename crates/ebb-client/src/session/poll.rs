@@ -137,10 +137,17 @@ impl Shared {
         Ok(())
     }
 
+    fn on_node_map(&self, version: u64, nodes: Vec<pb::Node>) {
+        self.nodes.update(version, nodes);
+        let sub_racks = self.nodes.sub_racks();
+        let neighbours = sub_racks.neighbours(self.options.host.as_str());
+        self.connector.counters().set_sub_rack(neighbours.cloned());
+    }
+
     async fn on_poll_reply(self: &Arc<Self>, reply: pb::PollReply) {
         if !reply.nodes.is_empty() {
             *self.proxies.lock() = reply.proxies;
-            self.nodes.update(reply.node_map_version, reply.nodes);
+            self.on_node_map(reply.node_map_version, reply.nodes);
         }
         self.on_slow_nodes(&reply.slow);
         self.extras.on_extra_copies(reply.extras);
@@ -248,7 +255,7 @@ impl Shared {
         }
         self.on_plans(&reply.plans);
         // Version 0: the first poll brings the map with its version.
-        self.nodes.update(0, reply.nodes);
+        self.on_node_map(0, reply.nodes);
         let open: Vec<u64> = self
             .inodes()
             .iter()

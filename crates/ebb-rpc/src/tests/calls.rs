@@ -114,6 +114,8 @@ both!(requests_of_a_connection_are_bounded);
 async fn settled(runtime: &Runtime, site: &Site, connector: &Connector) -> crate::Traffic {
     let mirror = |traffic: crate::Traffic| crate::Traffic {
         network_sent_bytes: traffic.network_received_bytes,
+        sub_rack_sent_bytes: traffic.sub_rack_received_bytes,
+        sub_rack_received_bytes: traffic.sub_rack_sent_bytes,
         network_received_bytes: traffic.network_sent_bytes,
         local_sent_bytes: traffic.local_received_bytes,
         local_received_bytes: traffic.local_sent_bytes,
