@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::crew::Crew;
 use crate::job::JobOptions;
+use crate::meter::Carried;
 use crate::plan::{Batch, FoundFile, HostPower, Locality, Planner, Work};
 use crate::report::{Progress, Report, SLOW_AFTER, Slow};
 use crate::task::How;
@@ -322,13 +323,12 @@ impl<'a> Job<'a> {
 
     fn on_reply(&mut self, batch: Batch, reply: &pb::CountWordsReply) {
         self.crew.forgive(batch.worker);
-        self.report.network_bytes += reply.network_bytes;
+        self.report.add_carried(Carried { network_bytes: reply.network_bytes, sub_rack_bytes: reply.sub_rack_bytes });
         for (index, mut work) in batch.work.into_iter().enumerate() {
             match ebb_wire::convert::failure(reply.failures.get(index).cloned()) {
                 Ok(()) => {
                     self.report.words += reply.words[index];
-                    self.report.splits += 1;
-                    self.report.local_splits += u64::from(work.holders.contains(&batch.worker));
+                    self.report.count_split(work.nearness_of(batch.worker));
                     self.state.splits_done += 1;
                     self.state.bytes_done += work.split.length;
                 }

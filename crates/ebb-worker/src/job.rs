@@ -1,9 +1,11 @@
 //! A job: walks a tree, ships each split to a worker near its data, adds up.
 
 use ebb_client::Client;
+use ebb_layout::SubRacks;
 use ebb_rpc::{Connector, Counters};
 use ebb_runtime::Runtime;
 use ebb_types::{Credentials, HostName, Result, bail};
+use ebb_wire::pb;
 
 use crate::coordinator::{Job, Parts};
 use crate::plan::{BatchLimits, Locality, Planner};
@@ -74,23 +76,28 @@ pub async fn count_words_in(
         bail!(Unavailable, "there is no worker: start one on each host, as `ebb cluster up` does");
     }
     let started = runtime.now();
-    let before = tree.network_bytes();
+    let before = tree.carried();
+    let nodes = tree.nodes();
+    let sub_racks = SubRacks::new(nodes.iter().map(pb::Node::declared));
+    connector.counters().set_sub_rack(sub_racks.neighbours(connector.identity().host.as_str()).cloned());
     let hosts: Vec<HostName> = workers.iter().map(|(host, _)| host.clone()).collect();
     let turn = |worker: usize| tree.turn(&hosts[worker]);
-    let nodes = || tree.nodes();
+    let nodes_now = || tree.nodes();
     let parts = Parts {
         runtime,
         connector,
         addresses: workers.iter().map(|(_, address)| address.as_str()).collect(),
         options,
-        planner: Planner::new(options.locality, options.limits, &hosts, &tree.nodes()),
+        planner: Planner::new(options.locality, options.limits, &hosts, &nodes),
         turn: &turn,
-        nodes: &nodes,
+        nodes: &nodes_now,
         progress,
     };
     let mut report = Job::run(parts, Walk::start(runtime, tree, path)).await?;
     report.seconds = runtime.now().since(started).as_secs_f64();
-    report.network_bytes += connector.counters().read().network_bytes() + (tree.network_bytes() - before);
+    for carried in [connector.counters().read().into(), tree.carried().since(before)] {
+        report.add_carried(carried);
+    }
     Ok(report)
 }
 

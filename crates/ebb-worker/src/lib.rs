@@ -36,6 +36,7 @@ mod walk;
 
 pub use job::{JobOptions, count_words, count_words_in};
 pub use lines::{Pattern, SEARCH_BUFFER};
+pub use meter::Carried;
 pub use plan::Locality;
 pub use report::{Progress, Report, SLOW_AFTER, Slow};
 pub use source::Source;

@@ -1,6 +1,6 @@
 //! Network bytes of tasks that share one client.
 
-use ebb_rpc::Counters;
+use ebb_rpc::{Counters, Traffic};
 use parking_lot::Mutex;
 
 /// Shares out the traffic of a client's connections among the tasks that use it: each reading goes to exactly one task,
@@ -15,7 +15,33 @@ pub(crate) struct Meter {
 #[derive(Debug, Default)]
 struct State {
     tasks: usize,
-    reported: u64,
+    reported: Carried,
+}
+
+/// Bytes that connections have carried, both ways.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Carried {
+    /// Between different hosts.
+    pub network_bytes: u64,
+    /// Of these, between hosts of one sub-rack.
+    pub sub_rack_bytes: u64,
+}
+
+impl Carried {
+    /// What has come since an earlier reading. A host that has come into the sub-rack brings what it has carried.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            network_bytes: self.network_bytes.saturating_sub(earlier.network_bytes),
+            sub_rack_bytes: self.sub_rack_bytes.saturating_sub(earlier.sub_rack_bytes),
+        }
+    }
+}
+
+impl From<Traffic> for Carried {
+    fn from(traffic: Traffic) -> Self {
+        Self { network_bytes: traffic.network_bytes(), sub_rack_bytes: traffic.sub_rack_bytes() }
+    }
 }
 
 /// A task under way.
@@ -31,7 +57,7 @@ impl Meter {
     pub fn start_task(&self) -> Metered<'_> {
         let mut state = self.state.lock();
         if state.tasks == 0 {
-            state.reported = self.counters.read().network_bytes();
+            state.reported = self.counters.read().into();
         }
         state.tasks += 1;
         Metered(self)
@@ -39,12 +65,12 @@ impl Meter {
 }
 
 impl Metered<'_> {
-    /// Network bytes since the last reading by any task.
-    pub fn read(&self) -> u64 {
+    /// What was carried since the last reading by any task.
+    pub fn read(&self) -> Carried {
         let mut state = self.0.state.lock();
         // Read under the lock: no other task can report the same bytes.
-        let now = self.0.counters.read().network_bytes();
-        now - std::mem::replace(&mut state.reported, now)
+        let now = Carried::from(self.0.counters.read());
+        now.since(std::mem::replace(&mut state.reported, now))
     }
 }
 

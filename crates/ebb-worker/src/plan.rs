@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ebb_layout::{Distance, SubRacks};
 use ebb_types::{BLOCK_SIZE_DEFAULT, HostName, METABLOCK_SIZE_DEFAULT};
 use ebb_wire::{Message, convert, pb};
 
 /// Whether work goes to its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Locality {
-    /// To a host that holds a replica, the least loaded of them (metablocks paper, G1).
+    /// To a host that holds a replica, the least loaded of them (metablocks paper, G1). If none runs a worker: to the sub-rack of
+    /// a localized storage node that holds one, else to the rack of one.
     Located,
     /// To the least loaded host that holds none, if there is one: as a scheduler that knows no locations does at its
     /// unluckiest; for comparison.
@@ -37,9 +39,13 @@ impl Default for BatchLimits {
 pub struct Work {
     /// The split, as the worker gets it.
     pub split: pb::Split,
-    /// Hosts that hold a replica of its first metablock, as indexes of workers. If nodes of some of them serve the
-    /// file's dataset alone, it is these hosts ([`Planner::set_serving`]).
+    /// Where it is to be done, as indexes of workers: near the replicas of its first metablock. If nodes of some of them serve
+    /// the file's dataset alone, it is near these ([`Planner::set_serving`]).
     pub holders: Vec<usize>,
+    /// How near they are: on the same host, or in the sub-rack.
+    pub nearness: Distance,
+    /// Workers in racks of the replicas, if there are no holders.
+    pub in_racks: Vec<usize>,
     /// Workers that failed with it.
     pub tried: BTreeSet<usize>,
 }
@@ -79,10 +85,42 @@ pub struct Planner {
     locality: Locality,
     limits: BatchLimits,
     workers: Vec<Slot>,
-    /// Workers' indexes by the node whose replicas are on their host. A host may run several workers.
-    by_node: BTreeMap<u64, Vec<usize>>,
+    /// Workers' indexes by the node whose replicas are near them. A host may run several workers.
+    by_node: BTreeMap<u64, Near>,
     /// The dataset that a node serves alone.
     serving: BTreeMap<u64, u64>,
+}
+
+/// Workers by their distance from a node.
+#[derive(Clone, Debug, Default)]
+struct Near {
+    host: Vec<usize>,
+    sub_rack: Vec<usize>,
+    rack: Vec<usize>,
+}
+
+impl Near {
+    fn of(sub_racks: &SubRacks, workers: &[HostName], node: &pb::Node) -> Self {
+        let mut near = Self::default();
+        for (index, host) in workers.iter().enumerate() {
+            match sub_racks.distance(host.as_str(), &node.host) {
+                Distance::Host => near.host.push(index),
+                Distance::SubRack => near.sub_rack.push(index),
+                Distance::Rack => near.rack.push(index),
+                Distance::Far => {}
+            }
+        }
+        near
+    }
+
+    fn at(&self, distance: Distance) -> &[usize] {
+        match distance {
+            Distance::Host => &self.host,
+            Distance::SubRack => &self.sub_rack,
+            Distance::Rack => &self.rack,
+            Distance::Far => &[],
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -110,6 +148,18 @@ pub enum HostPower {
 const SPLIT_COST: u64 = 16 << 10;
 
 impl Work {
+    /// A split that nobody has tried, near no worker.
+    #[must_use]
+    pub fn new(split: pb::Split) -> Self {
+        Self { split, holders: Vec::new(), nearness: Distance::Far, in_racks: Vec::new(), tried: BTreeSet::new() }
+    }
+
+    /// How near a worker is to its replicas; far if it is none of the holders.
+    #[must_use]
+    pub fn nearness_of(&self, worker: usize) -> Distance {
+        if self.holders.contains(&worker) { self.nearness } else { Distance::Far }
+    }
+
     /// Bytes that it counts for.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -166,13 +216,13 @@ impl Planner {
     /// A planner for workers on these hosts, and nodes with theirs.
     #[must_use]
     pub fn new(locality: Locality, limits: BatchLimits, workers: &[HostName], nodes: &[pb::Node]) -> Self {
-        let on = |host: &str| (0..workers.len()).filter(|index| workers[*index].as_str() == host).collect();
+        let sub_racks = SubRacks::new(nodes.iter().map(pb::Node::declared));
         let slot = |worker| Slot { open: Batch::of(worker), ..Slot::default() };
         Self {
             locality,
             limits,
             workers: (0..workers.len()).map(slot).collect(),
-            by_node: nodes.iter().map(|node| (node.id, on(&node.host))).collect(),
+            by_node: nodes.iter().map(|node| (node.id, Near::of(&sub_racks, workers, node))).collect(),
             serving: convert::serving(nodes),
         }
     }
@@ -190,17 +240,27 @@ impl Planner {
         let split = &work.split;
         let size = if split.metablock_size == 0 { METABLOCK_SIZE_DEFAULT } else { split.metablock_size };
         let own = split.metablocks.iter().find(|metablock| metablock.index == split.offset / size);
-        let Some(own) = own else { return true };
-        work.holders = self.holders(split.dataset, &own.members);
+        let Some(members) = own.map(|own| own.members.clone()) else { return true };
+        self.set_holders(work, &members);
         work.holders.is_empty() || work.holders.contains(&worker)
     }
 
-    /// Workers on hosts of these members. A host whose node serves another dataset counts only if there is no other.
-    fn holders(&self, dataset: Option<u64>, members: &[pb::Member]) -> Vec<usize> {
+    /// The workers that are nearest to these members.
+    fn set_holders(&self, work: &mut Work, members: &[pb::Member]) {
+        let near = |distance| self.workers_near(work.split.dataset, members, distance);
+        let levels = [Distance::Host, Distance::SubRack].map(|distance| (distance, near(distance)));
+        let nearest = levels.into_iter().find(|(_, workers)| !workers.is_empty());
+        let in_racks = if nearest.is_none() { near(Distance::Rack) } else { Vec::new() };
+        (work.nearness, work.holders) = nearest.unwrap_or((Distance::Far, Vec::new()));
+        work.in_racks = in_racks;
+    }
+
+    /// Workers at this distance from these members. A node that serves another dataset counts only if there is no other.
+    fn workers_near(&self, dataset: Option<u64>, members: &[pb::Member], distance: Distance) -> Vec<usize> {
         let workers = |is_meant: &dyn Fn(u64) -> bool| {
             let nodes = members.iter().map(|member| member.node).filter(|node| is_meant(*node));
-            let workers: BTreeSet<usize> =
-                nodes.filter_map(|node| self.by_node.get(&node)).flatten().copied().collect();
+            let near = nodes.filter_map(|node| self.by_node.get(&node)).flat_map(|near| near.at(distance));
+            let workers: BTreeSet<usize> = near.copied().collect();
             workers.into_iter().collect::<Vec<usize>>()
         };
         let has_nodes = self.serving.values().any(|serves| Some(*serves) == dataset);
@@ -230,7 +290,6 @@ impl Planner {
         let offset = index * file.metablock_size;
         let own = file.metablocks.iter().find(|metablock| metablock.index == index && metablock.is_written());
         let members = own.map_or(&[][..], |metablock| &metablock.members);
-        let holders = self.holders(Some(file.dataset), members);
         let split = pb::Split {
             inode: file.inode,
             offset,
@@ -241,7 +300,9 @@ impl Planner {
             metablocks,
             dataset: Some(file.dataset),
         };
-        Work { split, holders, tried: BTreeSet::new() }
+        let mut work = Work::new(split);
+        self.set_holders(&mut work, members);
+        work
     }
 
     /// Places a split; returns the batches that are full now. `Err` gives the split back: no worker is left for it.
@@ -308,7 +369,10 @@ impl Planner {
         let rank = |worker: &usize| (self.workers[*worker].power, self.workers[*worker].load);
         let holds = |worker: &usize| work.holders.contains(worker);
         let preferred = match self.locality {
-            Locality::Located => open().filter(holds).min_by_key(rank),
+            Locality::Located => {
+                let in_racks = || open().filter(|worker| work.in_racks.contains(worker)).min_by_key(rank);
+                open().filter(holds).min_by_key(rank).or_else(in_racks)
+            }
             Locality::Blind => open().filter(|worker| !holds(worker)).min_by_key(rank),
         };
         preferred.or_else(|| open().min_by_key(rank))

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use ebb_layout::Distance;
 use ebb_types::InodeId;
+
+use crate::meter::Carried;
 
 /// Time after which a call to a worker is slow.
 pub const SLOW_AFTER: Duration = Duration::from_millis(300);
@@ -46,8 +49,13 @@ pub struct Report {
     pub splits: u64,
     /// Of these, counted on a host that holds a replica.
     pub local_splits: u64,
+    /// Of the splits, counted in the sub-rack of a localized storage node that holds a replica, where no host with a worker
+    /// holds one.
+    pub sub_rack_splits: u64,
     /// Bytes between hosts, both ways, headers included: on the coordinator's connections and on the workers' own.
     pub network_bytes: u64,
+    /// Of these, between hosts of one sub-rack.
+    pub sub_rack_bytes: u64,
     /// Splits that no worker could count; their words are missing above.
     pub failed: u64,
     /// Files found.
@@ -57,4 +65,19 @@ pub struct Report {
     /// The first errors of failed splits.
     #[serde(skip)]
     pub errors: Vec<String>,
+}
+
+impl Report {
+    /// Adds what connections have carried.
+    pub(crate) fn add_carried(&mut self, carried: Carried) {
+        self.network_bytes += carried.network_bytes;
+        self.sub_rack_bytes += carried.sub_rack_bytes;
+    }
+
+    /// Counts a split that was done so near to a replica.
+    pub(crate) fn count_split(&mut self, nearness: Distance) {
+        self.splits += 1;
+        self.local_splits += u64::from(nearness == Distance::Host);
+        self.sub_rack_splits += u64::from(nearness == Distance::SubRack);
+    }
 }

@@ -64,7 +64,8 @@ impl<S: Source> Worker<S> {
             let failure = |result: &Result<Counted>| result.as_ref().err().map(pb::Failure::from).unwrap_or_default();
             reply.failures = results.iter().map(failure).collect();
         }
-        reply.network_bytes = metered.read();
+        let carried = metered.read();
+        (reply.network_bytes, reply.sub_rack_bytes) = (carried.network_bytes, carried.sub_rack_bytes);
         Ok(reply)
     }
 

@@ -16,6 +16,7 @@ use ebb_wire::pb;
 use parking_lot::Mutex;
 
 use crate::count::SplitCount;
+use crate::meter::Carried;
 use crate::source::Source;
 use crate::walk::Tree;
 
@@ -212,8 +213,8 @@ impl Tree for FakeTree {
         self.0.nodes.clone()
     }
 
-    fn network_bytes(&self) -> u64 {
-        0
+    fn carried(&self) -> Carried {
+        Carried::default()
     }
 
     fn turn(&self, host: &HostName) -> Turn {

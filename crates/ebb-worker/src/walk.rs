@@ -11,6 +11,7 @@ use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{GetMap, Op, ReadDir};
 use tokio::sync::mpsc;
 
+use crate::meter::Carried;
 use crate::plan::{FoundFile, map_may_go_on};
 
 /// Directory pages read side by side.
@@ -32,8 +33,8 @@ pub trait Tree: Clone + Send + Sync + 'static {
     fn map(&self, inode: InodeId, first_index: u64) -> impl Future<Output = Result<(Vec<pb::Metablock>, bool)>> + Send;
     /// The nodes as last heard.
     fn nodes(&self) -> Vec<pb::Node>;
-    /// Bytes between hosts that its connections have carried.
-    fn network_bytes(&self) -> u64;
+    /// What its connections have carried.
+    fn carried(&self) -> Carried;
     /// What a host does for work, by the power plans.
     fn turn(&self, host: &HostName) -> Turn;
 }
@@ -75,8 +76,8 @@ impl Tree for ClientTree {
         self.client.nodes()
     }
 
-    fn network_bytes(&self) -> u64 {
-        self.client.counters().read().network_bytes()
+    fn carried(&self) -> Carried {
+        self.client.counters().read().into()
     }
 
     fn turn(&self, host: &HostName) -> Turn {

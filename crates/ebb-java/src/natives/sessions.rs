@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 use ebb_api::Caller;
-use ebb_types::Credentials;
+use ebb_types::{Credentials, HostName};
 use jni::EnvUnowned;
 use jni::objects::{JByteArray, JClass, JLongArray};
 
@@ -93,10 +93,12 @@ extern "system" fn Java_ebb_hadoop_Native_hosts<'local>(
     session: i64,
 ) -> JByteArray<'local> {
     answer(env, |_| {
-        let nodes = library()?.uses.get(session)?.session.client().nodes();
-        let put =
-            |answer: Answer, node: &ebb_wire::pb::Node| answer.bytes(node.host.as_bytes()).bytes(node.rack.as_bytes());
-        Ok(nodes.iter().fold(Answer::default().int(nodes.len()), put).finish())
+        let sub_racks = library()?.uses.get(session)?.session.client().sub_racks();
+        let put = |answer: Answer, host: &HostName| {
+            let rack = sub_racks.path_of(host.as_str()).unwrap_or_default();
+            answer.bytes(host.as_str().as_bytes()).bytes(rack.as_bytes())
+        };
+        Ok(sub_racks.hosts().fold(Answer::default().int(sub_racks.hosts().count()), put).finish())
     })
 }
 
@@ -109,6 +111,8 @@ extern "system" fn Java_ebb_hadoop_Native_traffic<'local>(
     run(env, |env| {
         let used = library()?.uses.get(session)?;
         let (traffic, metrics) = (used.session.client().counters().read(), used.session.client().metrics());
-        longs(env, &[traffic.network_sent_bytes, traffic.network_received_bytes, metrics.short_circuit_bytes])
+        let network = [traffic.network_sent_bytes, traffic.network_received_bytes];
+        let sub_rack = [traffic.sub_rack_sent_bytes, traffic.sub_rack_received_bytes];
+        longs(env, &[network[0], network[1], metrics.short_circuit_bytes, sub_rack[0], sub_rack[1]])
     })
 }

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use ebb_layout::Distance;
 use ebb_wire::pb;
 use proptest::prelude::*;
 
@@ -9,7 +10,7 @@ const MIB: u64 = 1 << 20;
 
 fn work(inode: u64, mib: u64, holders: &[usize]) -> Work {
     let split = pb::Split { inode, length: mib * MIB, ..Default::default() };
-    Work { split, holders: holders.to_vec(), tried: BTreeSet::new() }
+    Work { holders: holders.to_vec(), nearness: Distance::Host, ..Work::new(split) }
 }
 
 fn batch(worker: usize, works: impl IntoIterator<Item = Work>) -> Batch {

@@ -217,3 +217,40 @@ fn work_goes_to_nodes_that_serve_its_dataset() {
     let mut without_map = blind.splits(&of(1, &[1, 2])).remove(0);
     assert!(blind.renew_holders(&mut without_map, 0), "it looks the file up by itself");
 }
+
+/// Goal: work on data of a localized storage node goes to the hosts that it serves. Method: two sub-racks in one rack and a host
+/// in another, with a worker on each host that runs tasks.
+#[test]
+fn work_goes_to_the_sub_rack_then_to_the_rack() {
+    let node = |id: u64, host: &str, rack: &str, serves: &[&str]| pb::Node {
+        id,
+        host: host.to_owned(),
+        rack: rack.to_owned(),
+        serves_hosts: serves.iter().map(|host| (*host).to_owned()).collect(),
+        ..Default::default()
+    };
+    let nodes = [node(1, "lsn1", "r1", &["h1", "h2"]), node(2, "lsn2", "r1", &["h3"]), node(3, "h4", "r2", &[])];
+    let all = Planner::new(Locality::Located, BatchLimits::default(), &workers(4), &nodes);
+    let found = |planner: &Planner, members: &[u64]| {
+        let work = planner.splits(&file(9, 1 << 20, 1 << 20, members)).remove(0);
+        (work.holders.clone(), work.nearness, work.in_racks.clone())
+    };
+    assert_eq!(found(&all, &[1]), (vec![0, 1], Distance::SubRack, vec![]));
+    assert_eq!(found(&all, &[1, 2]), (vec![0, 1, 2], Distance::SubRack, vec![]));
+    assert_eq!(found(&all, &[1, 3]), (vec![3], Distance::Host, vec![]), "an own disk is nearer");
+    let two = Planner::new(Locality::Located, BatchLimits::default(), &workers(4)[2..], &nodes);
+    assert_eq!(found(&two, &[1]), (vec![], Distance::Far, vec![0]), "h3 is in its rack");
+    let files: Vec<FoundFile> = (0..20).map(|inode| file(inode, 1 << 20, 1 << 20, &[1])).collect();
+    let count = |planner: &mut Planner| {
+        let batches = place_all(planner, &files);
+        let mut counts = [0; 4];
+        batches.iter().for_each(|batch| counts[batch.worker] += batch.work.len());
+        counts
+    };
+    assert_eq!(count(&mut all.clone()), [10, 10, 0, 0]);
+    assert_eq!(count(&mut two.clone()), [20, 0, 0, 0]);
+    let blind = Planner::new(Locality::Blind, BatchLimits::default(), &workers(4), &nodes);
+    assert_eq!(count(&mut blind.clone()), [0, 0, 10, 10], "blind work goes out of the sub-rack");
+    let work = all.splits(&files[0]).remove(0);
+    assert_eq!([0, 2].map(|worker| work.nearness_of(worker)), [Distance::SubRack, Distance::Far]);
+}

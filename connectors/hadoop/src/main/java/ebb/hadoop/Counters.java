@@ -15,6 +15,10 @@ final class Counters {
   static final String NETWORK_RECEIVED = "ebb_network_bytes_received";
   /** Bytes that were read from files of replicas on this host, without a block server. */
   static final String LOCAL_READ = "ebb_local_bytes_read";
+  /** Of the network's bytes: with hosts of the own sub-rack. */
+  static final String SUB_RACK_SENT = "ebb_sub_rack_bytes_sent";
+
+  static final String SUB_RACK_RECEIVED = "ebb_sub_rack_bytes_received";
 
   /** Setting or removing an extended attribute. Hadoop has no name for it. */
   static final String SET_XATTR = "op_xattr_set";
@@ -56,7 +60,7 @@ final class Counters {
       counts.put(operation, count);
       builder.withAtomicLongCounter(operation, count);
     }
-    String[] traffic = {NETWORK_SENT, NETWORK_RECEIVED, LOCAL_READ};
+    String[] traffic = {NETWORK_SENT, NETWORK_RECEIVED, LOCAL_READ, SUB_RACK_SENT, SUB_RACK_RECEIVED};
     for (int i = 0; i < traffic.length; i++) {
       int index = i;
       builder.withLongFunctionCounter(traffic[i], key -> traffic(session, index));
