@@ -11,6 +11,7 @@ use ebb_cli::verdict::{EXIT_CODES, Verdict};
 use ebb_cli::{Context, Globals, examples, programs, waiting};
 use ebb_types::{Result, err};
 
+use crate::cluster::parts::{NewNodes, SubRackCount};
 use crate::cluster::{down, status, up};
 use crate::examples::EXAMPLES;
 use crate::{dataset, fs, fsck, job, node, power, raid, role, user, yarn};
@@ -128,12 +129,19 @@ struct UpArgs {
     /// before, or more.
     #[arg(long)]
     nodes: Option<u32>,
-    /// Number of volumes of each new node.
-    #[arg(long, default_value_t = 1)]
-    volumes: u32,
-    /// Number of racks. New hosts are assigned to them in turn.
+    /// Number of volumes of each new node [default: 1; with --sub-racks 0, so that only localized storage nodes have disks].
+    #[arg(long)]
+    volumes: Option<u32>,
+    /// Number of racks. New hosts, or sub-racks, are assigned to them in turn.
     #[arg(long, default_value_t = 2)]
     racks: u32,
+    /// Make sub-racks in place of equal nodes: as 2x3, two of three hosts each (lsn1 serves h1 to h3). A localized storage node has the
+    /// disks of its sub-rack, and runs no tasks. The default dataset gets the layout lsn.
+    #[arg(long, conflicts_with = "nodes", value_name = "SUB-RACKSxHOSTS")]
+    sub_racks: Option<SubRackCount>,
+    /// Number of volumes of each localized storage node.
+    #[arg(long, default_value_t = 4, requires = "sub_racks")]
+    lsn_volumes: u32,
     /// Copies in the default dataset of a new cluster [default: 3, or the number of nodes if smaller].
     #[arg(long)]
     replicas: Option<u32>,
@@ -192,8 +200,12 @@ impl Cli {
             Command::Cluster(ClusterCommand::Up(args)) => {
                 let options = up::UpOptions {
                     nodes: args.nodes,
-                    volumes: args.volumes,
-                    racks: args.racks,
+                    new: NewNodes {
+                        volumes: args.volumes.unwrap_or(u32::from(args.sub_racks.is_none())),
+                        racks: args.racks,
+                        sub_racks: args.sub_racks,
+                        lsn_volumes: args.lsn_volumes,
+                    },
                     replicas: args.replicas,
                     dead_after_ms: args.dead_after_ms,
                     session_ttl_ms: args.session_ttl_ms,

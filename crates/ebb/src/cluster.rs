@@ -10,6 +10,7 @@
 pub mod down;
 pub mod health;
 pub mod hosts;
+pub mod parts;
 mod place;
 mod progress;
 pub mod start;

@@ -9,8 +9,8 @@ use ebb_cli::units::{ByteSize, Percent};
 use ebb_cli::values::one_of;
 use ebb_cli::{Context, admin};
 use ebb_types::{
-    Encode, Geometry, HostName, InodeId, NodeId, Prefetch, ReadRule, Redundancy, Result, bail, log_copies,
-    may_lose_by_one_failure, min_copies,
+    Encode, Geometry, HostName, InodeId, METABLOCK_SIZE_DEFAULT, NodeClass, NodeId, Prefetch, ReadRule, Redundancy,
+    Result, bail, log_copies, may_lose_by_one_failure, min_copies,
 };
 use ebb_wire::pb;
 use serde_json::json;
@@ -22,6 +22,9 @@ mod remove;
 mod show;
 
 use cold::{EncodingArgs, cold, delay_ms, warn_of_redundancy};
+
+/// Metablocks of the layout lsn are small against what is read ahead, so that a stream keeps several disks busy.
+const LSN_METABLOCK: u64 = 4 << 20;
 
 #[derive(Debug, Subcommand)]
 pub enum DatasetCommand {
@@ -61,12 +64,13 @@ pub struct CreateArgs {
     /// Block size: the unit of transfer, caching and prefetch.
     #[arg(long, default_value = "1MiB")]
     block: ByteSize,
-    /// Metablock size: the unit of placement, replication and location.
-    #[arg(long, default_value = "64MiB")]
-    metablock: ByteSize,
-    /// Number of copies, on distinct nodes.
-    #[arg(long, default_value_t = 3)]
-    replicas: u32,
+    /// Metablock size: the unit of placement, replication and location [default: 64MiB; with the layout lsn 4MiB, so that a
+    /// stream keeps several disks busy].
+    #[arg(long)]
+    metablock: Option<ByteSize>,
+    /// Number of copies, on distinct nodes [default: 3; with the layout lsn 2].
+    #[arg(long)]
+    replicas: Option<u32>,
     /// Copies that must take a write before it is acknowledged. If nodes are missing and no others can replace them,
     /// writes and new files continue with this many copies. Missing copies are made when nodes are available again
     /// [default: 2, or 1 for a dataset with one copy].
@@ -75,6 +79,10 @@ pub struct CreateArgs {
     /// Rule that places the replicas.
     #[arg(long, value_enum, default_value_t = LayoutArg::Random)]
     layout: LayoutArg,
+    /// Nodes that the data lie on: `lsn`, localized storage nodes; `compute`, the others, as for data that are made and read once; or
+    /// `any` [default: any; with the layout lsn lsn].
+    #[arg(long, value_parser = node_classes())]
+    on: Option<NodeClass>,
     /// Nodes that share one copy of all data, and are on whenever the dataset is on. Only simple, equal-work and geared
     /// have primaries, and they require this option.
     #[arg(long)]
@@ -139,6 +147,9 @@ pub struct SetArgs {
     /// Rule that places the replicas. Only for a dataset without files: they keep the layout that they were made with.
     #[arg(long, value_enum)]
     layout: Option<LayoutArg>,
+    /// Nodes that the data lie on: see `ebb dataset create`.
+    #[arg(long, requires = "layout", value_parser = node_classes())]
+    on: Option<NodeClass>,
     /// Primaries of the layout: see `ebb dataset create`.
     #[arg(long, requires = "layout")]
     primaries: Option<u32>,
@@ -209,6 +220,8 @@ enum LayoutArg {
     Geared,
     /// Copies far apart in the order in which nodes wake.
     PowerBalanced,
+    /// On localized storage nodes: first copies on the writer's, over all its disks in turn, and second ones in the other half.
+    Lsn,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -217,6 +230,10 @@ enum ReplicationArg {
     Pipeline,
     /// The writer sends the write to all replicas.
     SingleSource,
+}
+
+fn node_classes() -> impl TypedValueParser<Value = NodeClass> {
+    one_of(NodeClass::ALL.map(NodeClass::name))
 }
 
 fn read_rules() -> impl TypedValueParser<Value = ReadRule> {
@@ -240,17 +257,23 @@ pub async fn run(context: &Context, command: DatasetCommand) -> Result<()> {
 }
 
 async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs) -> Result<()> {
-    let geometry = Geometry { block_size: args.block.0, metablock_size: args.metablock.0 };
+    let is_lsn = args.layout == LayoutArg::Lsn;
+    let usual_metablock = if is_lsn { LSN_METABLOCK } else { METABLOCK_SIZE_DEFAULT };
+    let metablock_size = args.metablock.map_or(usual_metablock, |size| size.0);
+    let geometry = Geometry { block_size: args.block.0, metablock_size };
     if let Err(broken) = geometry.check() {
         bail!(Invalid, "{broken}");
     }
-    let nodes = client.nodes().len();
-    if args.replicas == 0 || args.replicas as usize > nodes {
-        bail!(Invalid, "--replicas {}: between 1 and the number of nodes ({nodes})", args.replicas);
+    let class = class_of(args.layout, args.on)?;
+    let nodes = client.nodes().iter().filter(|node| is_of(node, class)).count();
+    let replicas = args.replicas.unwrap_or(if is_lsn { 2 } else { 3 });
+    if replicas == 0 || replicas as usize > nodes {
+        let of_class = if class == NodeClass::Any { String::new() } else { format!(" of the class {class}") };
+        bail!(Invalid, "--replicas {replicas}: between 1 and the number of nodes with volumes{of_class} ({nodes})");
     }
-    check_min_copies(args.min_copies, args.replicas)?;
+    check_min_copies(args.min_copies, replicas)?;
     let primaries = args.primaries.unwrap_or(0);
-    check_chain((args.layout, args.primaries, args.gear_size), args.replicas, nodes)?;
+    check_chain((args.layout, args.primaries, args.gear_size), replicas, nodes)?;
     let Ok(path) = String::from_utf8(args.path.as_bytes().to_vec()) else {
         bail!(Invalid, "{}: the path of a dataset must be UTF-8, for it stands in lists and settings", args.path);
     };
@@ -260,7 +283,7 @@ async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs
         path,
         root_inode: 0,
         layout: value_name(args.layout),
-        replicas: args.replicas,
+        replicas,
         block_size: geometry.block_size,
         metablock_size: geometry.metablock_size,
         replication: value_name(args.replication),
@@ -271,6 +294,7 @@ async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs
         extra_share_percent: args.extra_share.0,
         prefetch: args.prefetch.map_or(0, Prefetch::to_raw),
         read_rule: args.read_rule.map_or(0, ReadRule::to_raw),
+        node_class: args.on.map_or(0, NodeClass::to_raw),
         min_copies: args.min_copies.unwrap_or(0),
         trash_seconds: args.trash.0,
         log_copies: args.log_copies.unwrap_or(0),
@@ -316,6 +340,25 @@ fn warn_of_one(context: &Context, dataset: &pb::Dataset) {
     }
 }
 
+/// The nodes that the data lie on.
+///
+/// `Invalid` for the layout lsn on nodes that are no localized storage nodes.
+fn class_of(layout: LayoutArg, on: Option<NodeClass>) -> Result<NodeClass> {
+    match (layout, on) {
+        (LayoutArg::Lsn, None | Some(NodeClass::Lsn)) => Ok(NodeClass::Lsn),
+        (LayoutArg::Lsn, Some(class)) => bail!(
+            Invalid,
+            "--layout lsn places on localized storage nodes: leave --on {class} out, or give another layout, such as random"
+        ),
+        (_, on) => Ok(on.unwrap_or_default()),
+    }
+}
+
+/// Whether a node has volumes, and is of this class.
+fn is_of(node: &pb::Node, class: NodeClass) -> bool {
+    !node.volumes.is_empty() && class.has(!node.serves_hosts.is_empty())
+}
+
 /// Missing arguments are asked for by name. The master, which knows the nodes, refuses impossible ones.
 fn check_chain(
     (layout, primaries, gear_size): (LayoutArg, Option<u32>, Option<u32>),
@@ -359,7 +402,11 @@ async fn set(context: &Context, client: &ebb_client::Client, args: SetArgs) -> R
         primaries: args.primaries.unwrap_or(0),
         gear_size: args.gear_size.unwrap_or(0),
         chain: Vec::new(),
+        node_class: args.on.map_or(0, NodeClass::to_raw),
     });
+    if let Some(layout) = args.layout {
+        class_of(layout, args.on)?;
+    }
     let set = pb::meta_op::SetDataset {
         dataset: 0,
         quota_bytes: args.quota.map(|quota| quota.0),
@@ -453,6 +500,7 @@ fn to_json(dataset: &pb::Dataset) -> serde_json::Value {
         "quota": dataset.quota_bytes, "inodes": dataset.quota_inodes,
         "extra_share": Percent(dataset.extra_share_percent).to_string(),
         "prefetch": Prefetch::from_raw(dataset.prefetch).unwrap_or_default().to_string(),
+        "on": shown_class(dataset),
         "read_rule": ReadRule::from_raw(dataset.read_rule).unwrap_or_default().to_string(),
         "min_copies": min_copies(dataset.min_copies, dataset.replicas),
         "log_copies": log_copies(dataset.log_copies, dataset.min_copies),
@@ -463,6 +511,12 @@ fn to_json(dataset: &pb::Dataset) -> serde_json::Value {
     })
 }
 
+/// The nodes that a dataset's data lie on, by name.
+fn shown_class(dataset: &pb::Dataset) -> &'static str {
+    let usual = if dataset.layout == "lsn" { NodeClass::Lsn } else { NodeClass::Any };
+    Some(dataset.node_class).filter(|raw| *raw > 0).and_then(NodeClass::from_raw).unwrap_or(usual).name()
+}
+
 /// The settings that the table has no column for.
 fn settings(dataset: &pb::Dataset) -> String {
     let active = match (dataset.primaries, dataset.active) {
@@ -471,7 +525,8 @@ fn settings(dataset: &pb::Dataset) -> String {
         (_, active) => format!("; {} set by an operator", counted(active.into(), "active node")),
     };
     format!(
-        "prefetch {}; read rule {}; writes need {} of {}, or {} logs while members sleep; extra copies may take {}; trash {}; {}; {}{active}",
+        "nodes {}; prefetch {}; read rule {}; writes need {} of {}, or {} logs while members sleep; extra copies may take {}; trash {}; {}; {}{active}",
+        shown_class(dataset),
         Prefetch::from_raw(dataset.prefetch).unwrap_or_default(),
         ReadRule::from_raw(dataset.read_rule).unwrap_or_default(),
         min_copies(dataset.min_copies, dataset.replicas),

@@ -13,11 +13,12 @@ use clap::Subcommand;
 use ebb_cli::output::{Table, counted, human_bytes};
 use ebb_cli::{Context, admin, process};
 use ebb_rpc::Channel;
-use ebb_types::{Error, HostName, Result, bail, err};
+use ebb_types::{Error, Result, bail, err};
 use ebb_wire::pb;
 use ebb_wire::pb::explain_copies::What;
 use serde_json::json;
 
+use crate::cluster::parts::NodeSpec;
 use crate::cluster::{health, status, up};
 
 #[derive(Debug, Subcommand)]
@@ -134,6 +135,11 @@ async fn list(context: &Context, why: bool) -> Result<bool> {
     }
     let mut table = Table::new(&["NODE", "HOST", "RACK", "PID", "STATE", "LOAD", "VOLUME", "REPLICAS", "USED", "FREE"]);
     for node in &reply.nodes {
+        if node.volumes.is_empty() {
+            let place = [format!("n{}", node.id), node.host.clone(), node.rack.clone(), node.pid.to_string()];
+            let rest = [state(node, &asleep), &node.load.to_string(), "none", "", "", ""].map(str::to_owned);
+            table.row([place.to_vec(), rest.to_vec()].concat());
+        }
         for volume in &node.volumes {
             table.row(vec![
                 format!("n{}", node.id),
@@ -155,6 +161,9 @@ async fn list(context: &Context, why: bool) -> Result<bool> {
         }
     }
     context.output.table(&table);
+    for node in reply.nodes.iter().filter(|node| !node.serves_hosts.is_empty()) {
+        context.output.say(&format!("n{} ({}) serves {}", node.id, node.host, node.serves_hosts.join(", ")));
+    }
     for (node, work) in &reasons {
         for one in work {
             let (state, why) = (copy_state(one.state()), &one.why);
@@ -208,7 +217,7 @@ fn node_json(node: &pb::Node, asleep: &BTreeSet<String>, work: Option<&Vec<pb::E
     let to_json = |one: &pb::ExplainedWork| json!({"state": copy_state(one.state()), "why": one.why, "sets": one.sets});
     let mut shown = json!({
         "id": format!("n{}", node.id), "host": node.host, "rack": node.rack, "pid": node.pid,
-        "address": node.address, "state": state(node, asleep), "load": node.load, "volumes": volumes,
+        "address": node.address, "state": state(node, asleep), "load": node.load, "volumes": volumes, "serves_hosts": node.serves_hosts,
         "gray": status::gray_json(node),
     });
     if let Some(work) = work {
@@ -283,8 +292,7 @@ async fn start(context: &Context, name: &str) -> Result<Started> {
     if let Some(process) = process::running(&cluster, own)?.first() {
         return Err(err!(Exists, "n{} is already serving (pid {})", node.id, process.pid));
     }
-    let volumes = u32::try_from(node.volumes.len()).unwrap_or(1);
-    up::start_block(&cluster, &HostName::new(node.host.clone()), &node.rack, volumes)?;
+    up::start_block(&cluster, &NodeSpec::of_record(node))?;
     Ok(Started { node: node.id, host: node.host.clone() })
 }
 

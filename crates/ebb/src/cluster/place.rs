@@ -1,4 +1,4 @@
-//! The layout of a new cluster's default dataset, by its power policy.
+//! The layout of a new cluster's default dataset, by its sub-racks or its power policy.
 
 use ebb_cli::admin;
 use ebb_cli::directory::ClusterDir;
@@ -6,6 +6,8 @@ use ebb_power::PolicyKind;
 use ebb_types::{Credentials, HostName, Result};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Op, Placement, SetDataset};
+
+use super::up::UpOptions;
 
 /// Nodes for each primary. Fewer primaries need less power, and more of them write faster.
 const NODES_PER_PRIMARY: u32 = 5;
@@ -21,13 +23,22 @@ fn placement(policy: PolicyKind, nodes: u32, replicas: u32) -> Option<Placement>
     Some(Placement { layout: "equal-work".to_owned(), primaries, ..Placement::default() })
 }
 
-/// Gives the default dataset of a new cluster the layout for its policy. Returns words for the operator.
-pub(super) async fn place_default(cluster: &ClusterDir, policy: PolicyKind, nodes: u32) -> Result<Option<String>> {
-    let Some(placement) = placement(policy, nodes, cluster.file.replicas) else { return Ok(None) };
-    let said = format!(
-        "the default dataset has the layout {} with {} primaries, for the policy {policy}",
-        placement.layout, placement.primaries
-    );
+/// Gives the default dataset of a new cluster the layout for its sub-racks or its policy. Returns words for the operator.
+pub(super) async fn place_default(cluster: &ClusterDir, options: &UpOptions) -> Result<Option<String>> {
+    let of_policy = |policy| {
+        let placement = placement(policy, options.storing_nodes()?, cluster.file.replicas)?;
+        let primaries = placement.primaries;
+        Some((placement, format!("with {primaries} primaries, for the policy {policy}")))
+    };
+    let of_sub_racks = |count| {
+        let placement = Placement { layout: "lsn".to_owned(), ..Placement::default() };
+        (placement, format!("for {count} sub-racks: first copies on the writer's localized storage node"))
+    };
+    let sub_racks = options.new.sub_racks.map(of_sub_racks);
+    let Some((placement, why)) = sub_racks.or_else(|| options.power.policy.and_then(of_policy)) else {
+        return Ok(None);
+    };
+    let said = format!("the default dataset has the layout {} {why}", placement.layout);
     let client = admin::client(cluster, &HostName::new("client"), "cli").await?;
     let set = SetDataset { dataset: 0, placement: Some(placement), ..SetDataset::default() };
     let done: Result<pb::MetaReply> = client.meta(&Credentials::root(), Op::SetDataset(set)).await;

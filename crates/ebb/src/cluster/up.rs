@@ -14,20 +14,19 @@ use ebb_client::SetAttr;
 use ebb_types::{Credentials, Error, HostName, InodeId, Result, bail};
 use serde_json::json;
 
+use super::hosts::Host;
+use super::parts::{NewNodes, NodeSpec, Part, SubRackCount, wanted};
 use super::{hosts, start, status};
 use crate::role::power_manager::PowerFigures;
-use crate::role::{power_client, power_manager};
 
 /// How many nodes, and how they are made.
 #[derive(Clone, Debug)]
 pub struct UpOptions {
-    /// Block servers; each is its own host h1..hN. `None`: as many as the cluster has.
+    /// Block servers; each is its own host h1..hN. `None`: as many as the cluster has, or as its sub-racks want.
     pub nodes: Option<u32>,
-    /// Volumes of each new one.
-    pub volumes: u32,
-    /// Racks that new hosts are dealt to in turn.
-    pub racks: u32,
-    /// Copies that the default dataset keeps; none: three, or as many as there are nodes.
+    /// How new ones are made.
+    pub new: NewNodes,
+    /// Copies that the default dataset keeps; none: three, or as many as there are nodes with volumes.
     pub replicas: Option<u32>,
     /// Overrides how long a silent block server counts as live.
     pub dead_after_ms: Option<u64>,
@@ -39,6 +38,17 @@ pub struct UpOptions {
     pub proxies: Option<u32>,
     /// Overrides how many MB per second repair may move to or from one node; 0: no limit.
     pub repair_mb_per_s: Option<u64>,
+}
+
+impl UpOptions {
+    /// Nodes of a new cluster that have volumes. `None`: nothing says how many nodes there are to be.
+    pub fn storing_nodes(&self) -> Option<u32> {
+        match self.new.sub_racks {
+            Some(count) if self.new.volumes == 0 => Some(count.sub_racks),
+            Some(count) => Some(count.nodes()),
+            None => self.nodes,
+        }
+    }
 }
 
 /// Where the directory's lock is.
@@ -54,7 +64,7 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
         Ok(cluster) => cluster,
         Err(error) if is_absent(&error) => {
             refuse_foreign_directory(path)?;
-            let Some(nodes) = options.nodes else {
+            let Some(nodes) = options.storing_nodes() else {
                 bail!(Invalid, "{} has no cluster yet: give --nodes N to make one of N nodes", path.display());
             };
             ClusterDir::create(path, options.replicas.unwrap_or(nodes.min(3)))?
@@ -69,17 +79,21 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
     }
     let running = process::running(&cluster, |process| process.role != "mount")?;
     let known = hosts::known(&cluster);
-    let nodes = options.nodes.map_or(known.len(), |nodes| nodes as usize);
+    let wanted_nodes = options.nodes.or(options.new.sub_racks.map(SubRackCount::nodes));
+    let nodes = wanted_nodes.map_or(known.len(), |nodes| nodes as usize);
     if running.is_empty() && known.len() > nodes {
         // Fewer nodes than hold data would leave replicas out of reach.
         let (dir, known) = (cluster.path.display(), known.len());
-        bail!(Invalid, "--nodes {nodes}: {dir} holds the data of {known} nodes; start at least these");
+        bail!(Invalid, "{nodes} nodes: {dir} holds the data of {known} nodes; start at least these");
     }
     if nodes == 0 {
         bail!(Invalid, "{} has no node yet: give --nodes N", cluster.path.display());
     }
     let is_new = known.is_empty();
-    let hosts = hosts::with_new(&cluster, known, nodes);
+    let hosts = match options.new.sub_racks {
+        Some(count) => with_sub_racks(&cluster, known, count)?,
+        None => hosts::with_new(&cluster, known, nodes),
+    };
     let follows_power = options.power.policy.is_some() || cluster.path.join("power").exists();
     // The running processes were started with this number: the master has one in its process, or none.
     let proxies = if running.is_empty() { options.proxies } else { None }.unwrap_or(cluster.file.proxies);
@@ -103,9 +117,8 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
     let mut started = start_all(&cluster, &missing, hosts.len(), options).await;
     if started.is_ok() {
         started = own_root(&cluster).await.and(started);
-        if let (true, Some(policy)) = (is_new && started.is_ok(), options.power.policy) {
-            let count = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
-            match super::place::place_default(&cluster, policy, count).await {
+        if is_new && started.is_ok() {
+            match super::place::place_default(&cluster, options).await {
                 Ok(said) => said.iter().for_each(|said| output.say(said)),
                 Err(error) => started = Err(error),
             }
@@ -117,6 +130,23 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
     }
     report(&cluster, &missing, hosts.len(), output, &started?);
     Ok(())
+}
+
+/// The hosts of a cluster with these sub-racks.
+///
+/// `Invalid` if the cluster has other hosts: which LSN serves which host is decided when they are made.
+fn with_sub_racks(cluster: &ClusterDir, known: BTreeSet<Host>, count: SubRackCount) -> Result<BTreeSet<Host>> {
+    let wanted = hosts::of_sub_racks(count);
+    if !known.is_subset(&wanted) {
+        let names: Vec<String> = known.difference(&wanted).map(ToString::to_string).collect();
+        bail!(
+            Invalid,
+            "--sub-racks {count}: {} has further hosts ({}); leave the option out to start the nodes that there are",
+            cluster.path.display(),
+            names.join(", ")
+        );
+    }
+    Ok(wanted)
 }
 
 /// The root directory of a new cluster is its user's: an ordinary user could make nothing in root's. It is new as long as
@@ -137,45 +167,6 @@ async fn own_root(cluster: &ClusterDir) -> Result<()> {
     done.map(drop)
 }
 
-/// One process that a cluster is made of.
-#[derive(Clone, Debug)]
-enum Part {
-    Master,
-    Proxy(u32),
-    Block(u32),
-    Worker(u32),
-    PowerManager,
-    PowerClient,
-}
-
-impl Part {
-    fn name(&self) -> String {
-        match self {
-            Self::Master => "master".to_owned(),
-            Self::Proxy(index) => format!("proxy-{index}"),
-            Self::Block(index) => format!("block-h{index}"),
-            Self::Worker(index) => format!("worker-h{index}"),
-            Self::PowerManager => power_manager::NAME.to_owned(),
-            Self::PowerClient => power_client::NAME.to_owned(),
-        }
-    }
-}
-
-/// In the order in which they start: block servers register with the master, workers ask it; no node sleeps before all
-/// have started.
-fn wanted(hosts: &BTreeSet<u32>, proxies: u32, follows_power: bool) -> Vec<Part> {
-    let hosts = hosts.iter().copied();
-    let power = [Part::PowerClient, Part::PowerManager];
-    let power = power.into_iter().filter(|_| follows_power);
-    // Ordering: a master that has nodes in its log opens no session before it has heard from them, and a proxy needs one.
-    std::iter::once(Part::Master)
-        .chain(hosts.clone().map(Part::Block))
-        .chain((1..=proxies).map(Part::Proxy))
-        .chain(hosts.map(Part::Worker))
-        .chain(power)
-        .collect()
-}
-
 /// Starts processes. Returns what is to be known of the cluster that serves.
 async fn start_all(cluster: &ClusterDir, parts: &[&Part], nodes: usize, options: &UpOptions) -> Result<Vec<String>> {
     let mut recorded = None;
@@ -183,19 +174,18 @@ async fn start_all(cluster: &ClusterDir, parts: &[&Part], nodes: usize, options:
         match part {
             Part::Master => start_one(cluster, &part.name(), &["master".to_owned()])?,
             Part::Proxy(_) => start_one(cluster, &part.name(), &["proxy".into(), "--name".into(), part.name()])?,
-            Part::Block(index) => {
+            Part::Block(host) => {
                 if recorded.is_none() {
                     recorded = Some(status::ask(cluster).await?.nodes);
                 }
-                let host = hosts::name(*index);
-                let (rack, volumes) = match recorded.iter().flatten().find(|node| node.host == host.as_str()) {
-                    // A node that is started again has the disks, and the rack, that it had.
-                    Some(node) => (node.rack.clone(), u32::try_from(node.volumes.len()).unwrap_or(u32::MAX)),
-                    None => (format!("r{}", (index - 1) % options.racks + 1), options.volumes),
+                let name = host.to_string();
+                let spec = match recorded.iter().flatten().find(|node| node.host == name) {
+                    Some(node) => NodeSpec::of_record(node),
+                    None => options.new.spec(*host)?,
                 };
-                start_block(cluster, &host, &rack, volumes)?;
+                start_block(cluster, &spec)?;
             }
-            Part::Worker(index) => start_worker(cluster, &hosts::name(*index))?,
+            Part::Worker(host) => start_worker(cluster, *host)?,
             Part::PowerClient => start_one(cluster, &part.name(), &[part.name()])?,
             Part::PowerManager => {
                 let arguments: Vec<String> = std::iter::once(part.name()).chain(options.power.arguments()).collect();
@@ -226,20 +216,20 @@ pub fn add_node(cluster: &ClusterDir, rack: &str, volumes: u32) -> Result<String
     let known = hosts::known(cluster);
     let count = known.len() + 1;
     let newest = hosts::with_new(cluster, known, count).last().copied().expect("one is new");
-    let host = hosts::name(newest);
-    start_block(cluster, &host, rack, volumes)?;
-    start_worker(cluster, &host)?;
-    Ok(host.to_string())
+    let spec = NodeSpec { host: newest.to_string(), rack: rack.to_owned(), volumes, serves_hosts: Vec::new() };
+    start_block(cluster, &spec)?;
+    start_worker(cluster, newest)?;
+    Ok(spec.host)
 }
 
-/// Starts the block server of `host`; its volumes are made at the first start.
-pub fn start_block(cluster: &ClusterDir, host: &HostName, rack: &str, volumes: u32) -> Result<()> {
-    let arguments = ["block", "--host", host.as_str(), "--rack", rack, "--volumes", &volumes.to_string()];
-    start_one(cluster, &format!("block-{host}"), &arguments.map(str::to_owned))
+/// Starts a block server; its volumes are made at the first start.
+pub fn start_block(cluster: &ClusterDir, spec: &NodeSpec) -> Result<()> {
+    start_one(cluster, &format!("block-{}", spec.host), &spec.arguments())
 }
 
-fn start_worker(cluster: &ClusterDir, host: &HostName) -> Result<()> {
-    start_one(cluster, &format!("worker-{host}"), &["worker".into(), "--host".into(), host.to_string()])
+fn start_worker(cluster: &ClusterDir, host: Host) -> Result<()> {
+    let part = Part::Worker(host);
+    start_one(cluster, &part.name(), &["worker".into(), "--host".into(), host.to_string()])
 }
 
 fn start_one(cluster: &ClusterDir, name: &str, arguments: &[String]) -> Result<()> {
@@ -252,19 +242,14 @@ fn check(options: &UpOptions) -> Result<()> {
     if let Some(nodes) = options.nodes.filter(|nodes| !(1..=256).contains(nodes)) {
         bail!(Invalid, "--nodes {nodes}: between 1 and 256");
     }
-    if options.volumes == 0 || options.volumes > 64 {
-        bail!(Invalid, "--volumes {}: between 1 and 64", options.volumes);
-    }
+    options.new.check()?;
     if options.proxies.is_some_and(|proxies| proxies > 64) {
         bail!(Invalid, "--proxies: 64 at most");
     }
-    if options.racks == 0 {
-        bail!(Invalid, "--racks 0: at least 1");
-    }
-    let nodes = options.nodes.unwrap_or(u32::MAX);
-    if let Some(replicas) = options.replicas.filter(|replicas| !(1..=nodes).contains(replicas)) {
-        let nodes = options.nodes.map_or_else(String::new, |nodes| format!(" ({nodes})"));
-        bail!(Invalid, "--replicas {replicas}: between 1 and the number of nodes{nodes}");
+    let nodes = options.storing_nodes();
+    if let Some(replicas) = options.replicas.filter(|replicas| !(1..=nodes.unwrap_or(u32::MAX)).contains(replicas)) {
+        let nodes = nodes.map_or_else(String::new, |nodes| format!(" ({nodes})"));
+        bail!(Invalid, "--replicas {replicas}: between 1 and the number of nodes with volumes{nodes}");
     }
     Ok(())
 }
