@@ -64,9 +64,7 @@ impl PowerCut {
         state.names = self.names.clone();
         state.names.lose_unsynced();
         state.inodes = self.inodes.clone();
-        for inode in state.inodes.values_mut() {
-            inode.pending.clear();
-        }
+        state.inodes.values_mut().for_each(Inode::forget_unsynced);
         for (_, (number, part)) in self.parts.iter().enumerate().filter(|(at, _)| keeps(*at)) {
             let durable = &mut state.inode(*number).durable;
             match part {

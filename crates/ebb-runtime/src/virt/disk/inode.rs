@@ -125,6 +125,12 @@ impl Inode {
         lost
     }
 
+    /// No change is pending any more, whatever has become of it.
+    pub(super) fn forget_unsynced(&mut self) {
+        self.pending.clear();
+        self.direct.clear();
+    }
+
     /// Power is lost: each unsynced change is lost, kept or, if it is a write, torn, independent of the others.
     pub(super) fn crash(&mut self, dice: &mut Dice) -> Toll {
         let mut toll = Toll::default();

@@ -509,3 +509,24 @@ fn each_outcome_of_a_power_failure_can_be_chosen() {
         assert_eq!(outcomes.len(), 12);
     });
 }
+
+/// Bytes that went around the page cache are nothing to sync, also behind a power failure that has lost them.
+#[test]
+fn a_disk_with_a_chosen_outcome_syncs_what_is_written_later() {
+    World::run(5, WorldOptions::default(), |world| async move {
+        let process = world.process("h1");
+        process.set_disk_options(DiskOptions { direct_bytes_min: 256 << 10, ..process.disk_options() });
+        let (disk, directory) = (process.runtime().disk(), with_directory(&process.runtime()).await);
+        let path = directory.join("f");
+        let file = disk.open(&path, OpenMode::Create).await.unwrap();
+        disk.sync_dir(directory).await.unwrap();
+        file.write_at(0, filled(1, 1 << 20)).await.unwrap();
+        let cut = process.power_cut();
+        process.kill();
+        process.restore_disk(&cut, |_| false);
+        let file = process.restart().disk().open(&path, OpenMode::Existing).await.unwrap();
+        assert_eq!(file.len().await.unwrap(), 0);
+        file.write_at(0, filled(2, 100)).await.unwrap();
+        file.sync_data().await.unwrap();
+    });
+}
