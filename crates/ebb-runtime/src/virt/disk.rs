@@ -17,6 +17,7 @@ mod cut;
 mod door;
 mod file;
 mod inode;
+mod medium;
 mod names;
 mod references;
 
@@ -34,8 +35,9 @@ use self::ahead::Ahead;
 pub use self::cut::PowerCut;
 use self::door::Door;
 use self::inode::{Change, Inode};
+use self::medium::{Access, Medium};
 use self::names::{InodeNumber, Names};
-use super::dice::{Dice, nanos};
+use super::dice::Dice;
 use super::executor::Executor;
 use super::options::{DiskFaults, DiskOptions, PlannedFault};
 use super::trace::Trace;
@@ -50,15 +52,11 @@ pub(super) struct VirtualDisk {
 }
 
 struct State {
-    options: DiskOptions,
+    medium: Medium,
     faults: DiskFaults,
     planned: Vec<PlannedFault>,
     /// The next write to a path with this in it goes astray.
     misdirected: Option<String>,
-    /// Taken by something that is not this process.
-    ballast_bytes: u64,
-    /// Everything takes this many times as long.
-    slowness: f64,
     dice: Dice,
     names: Names,
     inodes: BTreeMap<InodeNumber, Inode>,
@@ -68,14 +66,8 @@ struct State {
     next_number: u64,
     /// Grows with each crash: operations and files of an older life have no effect.
     life: u64,
-    /// When the disk has done all its work so far.
-    busy_until_ns: u64,
-    /// Where the last access to the disk itself ended. None: elsewhere than in a file.
-    head: Option<(InodeNumber, u64)>,
     /// What was asked for ahead of its reads.
     ahead: Ahead,
-    /// At least the space of all files. Adding them up is slow, and it matters only near the end of the disk.
-    used_bytes_bound: u64,
 }
 
 impl State {
@@ -84,39 +76,17 @@ impl State {
         self.next_number
     }
 
-    /// How long an operation takes, without waiting for others.
-    fn cost(&mut self, latency: Duration, bytes: u64) -> u64 {
-        let jitter = 1.0 + self.options.jitter_ratio * (self.dice.below(1 << 20) as f64 / (1 << 20) as f64);
-        ((nanos(latency) as f64 * jitter + self.options.flow_ns(bytes)) * self.slowness) as u64
-    }
-
-    /// How long the head moves before an access, which is at its end afterwards.
-    fn seek(&mut self, access: Access) -> u64 {
-        let goes_on =
-            access.at.zip(self.head).is_some_and(|(at, head)| at.0 == head.0 && at.1.abs_diff(head.1) <= NEAR);
-        // With nothing to write, a sync leaves the head where it is.
-        if goes_on || access.bytes > 0 {
-            self.head = access.at.map(|(file, offset)| (file, offset + access.bytes));
-        }
-        if goes_on || access.bytes == 0 { 0 } else { (nanos(self.options.seek) as f64 * self.slowness) as u64 }
-    }
-
-    /// When an operation is done that needs the disk itself.
-    fn queue(&mut self, now_ns: u64, cost: u64) -> u64 {
-        self.busy_until_ns = self.busy_until_ns.max(now_ns) + cost;
-        self.busy_until_ns
-    }
-
     /// Has the disk read a range, without going elsewhere in between.
     fn read_ahead(&mut self, now_ns: u64, file: InodeNumber, offset: u64, len: u64) {
         let len = len.min(self.inode(file).current.len().saturating_sub(offset));
         if len == 0 || self.ahead.has(file, offset, len) {
             return;
         }
-        let cost =
-            self.cost(self.options.read_latency, len) + self.seek(Access { bytes: len, at: Some((file, offset)) });
-        let done_ns = self.queue(now_ns, cost);
-        let flow_ns = (self.options.flow_ns(len) * self.slowness) as u64;
+        let Self { medium, dice, .. } = &mut *self;
+        let access = Access { bytes: len, at: Some((file, offset)) };
+        let cost = medium.cost(dice, medium.options.read_latency, len) + medium.seek(access);
+        let done_ns = medium.queue(now_ns, cost);
+        let flow_ns = medium.flow_ns(len);
         self.ahead.add(file, offset..offset + len, done_ns - flow_ns.min(cost)..done_ns);
     }
 
@@ -125,7 +95,7 @@ impl State {
     }
 
     fn used_bytes(&self) -> u64 {
-        self.ballast_bytes + self.inodes.values().map(Inode::used_bytes).sum::<u64>()
+        self.medium.ballast_bytes + self.inodes.values().map(Inode::used_bytes).sum::<u64>()
     }
 
     /// The error that was planned for this operation, if one was.
@@ -166,14 +136,14 @@ impl State {
     /// Puts a change into the page cache if it has room. A write without enough room leaves the part that fits, as
     /// Linux does.
     fn change(&mut self, file: InodeNumber, change: Change, path: &Path) -> Result<()> {
-        let capacity = self.options.capacity_bytes;
+        let capacity = self.medium.options.capacity_bytes;
         let missing = change.missing_bytes(&self.inode(file).current);
-        self.used_bytes_bound += missing;
-        if self.used_bytes_bound > capacity {
-            self.used_bytes_bound = self.used_bytes() + missing;
+        self.medium.used_bytes_bound += missing;
+        if self.medium.used_bytes_bound > capacity {
+            self.medium.used_bytes_bound = self.used_bytes() + missing;
         }
         let number = self.number();
-        if missing == 0 || self.used_bytes_bound <= capacity {
+        if missing == 0 || self.medium.used_bytes_bound <= capacity {
             self.inode(file).change(number, change);
             return Ok(());
         }
@@ -209,23 +179,6 @@ enum Need {
     Arrival(u64),
 }
 
-/// An access as near to the last one, in the same file, needs no seek: kernels read ahead, and disks sort what waits.
-const NEAR: u64 = 4 << 20;
-
-/// An access to the disk itself.
-#[derive(Clone, Copy)]
-struct Access {
-    bytes: u64,
-    /// File and offset. None: a sync, which writes in several places.
-    at: Option<(InodeNumber, u64)>,
-}
-
-impl Access {
-    fn sync(bytes: u64) -> Self {
-        Self { bytes, at: None }
-    }
-}
-
 impl VirtualDisk {
     pub(super) fn new(
         name: &str,
@@ -235,12 +188,10 @@ impl VirtualDisk {
         trace: Arc<Trace>,
     ) -> Arc<Self> {
         let state = State {
-            options,
+            medium: Medium::new(options),
             faults: DiskFaults::default(),
             planned: Vec::new(),
             misdirected: None,
-            ballast_bytes: 0,
-            slowness: 1.0,
             dice,
             names: Names::default(),
             inodes: BTreeMap::new(),
@@ -248,20 +199,17 @@ impl VirtualDisk {
             in_flight: BTreeMap::new(),
             next_number: 0,
             life: 0,
-            busy_until_ns: 0,
-            head: None,
             ahead: Ahead::default(),
-            used_bytes_bound: 0,
         };
         Arc::new(Self { name: name.to_owned(), executor, trace, state: Mutex::new(state) })
     }
 
     pub(super) fn set_options(&self, options: DiskOptions) {
-        self.state.lock().options = options;
+        self.state.lock().medium.options = options;
     }
 
     pub(super) fn options(&self) -> DiskOptions {
-        self.state.lock().options
+        self.state.lock().medium.options
     }
 
     pub(super) fn set_faults(&self, faults: DiskFaults) {
@@ -278,11 +226,8 @@ impl VirtualDisk {
 
     pub(super) fn fill(&self, free_bytes: Option<u64>) {
         let mut state = self.state.lock();
-        state.ballast_bytes = 0;
-        let used = state.used_bytes();
-        let free = state.options.capacity_bytes.saturating_sub(used);
-        state.ballast_bytes = free_bytes.map_or(0, |wanted| free.saturating_sub(wanted));
-        state.used_bytes_bound = used + state.ballast_bytes;
+        let files_bytes = state.inodes.values().map(Inode::used_bytes).sum();
+        state.medium.fill(files_bytes, free_bytes);
     }
 
     pub(super) fn misdirect(&self, path_part: &str) {
@@ -314,7 +259,7 @@ impl VirtualDisk {
     }
 
     pub(super) fn set_slowness(&self, factor: f64) {
-        self.state.lock().slowness = factor;
+        self.state.lock().medium.slowness = factor;
     }
 
     /// The process is killed and its kernel lives: each operation that it had asked for is done or was never begun.
@@ -338,7 +283,7 @@ impl VirtualDisk {
         state.life += 1;
         state.locks.clear();
         state.ahead = Ahead::default();
-        state.busy_until_ns = 0;
+        state.medium.forget_queue();
         for (number, (file, change)) in std::mem::take(&mut state.in_flight) {
             if state.dice.coin() {
                 state.inodes.get_mut(&file).expect("a file with work in progress is open").change(number, change);
@@ -370,7 +315,7 @@ impl VirtualDisk {
         let mut state = self.state.lock();
         state.life += 1;
         cut.restore(&mut state, keeps);
-        state.used_bytes_bound = state.used_bytes();
+        state.medium.used_bytes_bound = state.used_bytes();
     }
 
     /// Flips a bit in each stored byte of a range, out of sight of the process. Returns how many were flipped.
@@ -420,11 +365,12 @@ impl VirtualDisk {
                 return Err(gone());
             }
             let now_ns = self.executor.now_ns();
+            let State { medium, dice, .. } = &mut *state;
             let at_ns = match need {
-                Need::Memory(latency) => now_ns + state.cost(latency, 0),
+                Need::Memory(latency) => now_ns + medium.cost(dice, latency, 0),
                 Need::Medium(latency, access) => {
-                    let cost = state.cost(latency, access.bytes) + state.seek(access);
-                    state.queue(now_ns, cost)
+                    let cost = medium.cost(dice, latency, access.bytes) + medium.seek(access);
+                    medium.queue(now_ns, cost)
                 }
                 Need::Arrival(at_ns) => at_ns.max(now_ns),
             };

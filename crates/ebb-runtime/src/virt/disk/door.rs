@@ -7,7 +7,8 @@ use ebb_types::{Result, bail};
 
 use super::file::VirtualFile;
 use super::inode::Inode;
-use super::{Access, Need, State, VirtualDisk};
+use super::medium::Access;
+use super::{Need, State, VirtualDisk};
 use crate::backend::Work;
 use crate::disk::{DirLock, DiskBackend, File, FileSystem, FileSystemBackend, OpenMode, Space};
 
@@ -113,7 +114,7 @@ impl DiskBackend for Door {
         // A change during the sync is not promised to be covered, so it is not.
         let (upto, latency) = {
             let mut state = self.disk.state.lock();
-            (state.number(), state.options.sync_latency)
+            (state.number(), state.medium.options.sync_latency)
         };
         Box::pin(self.disk.submit(
             "sync_dir",
@@ -136,7 +137,7 @@ impl DiskBackend for Door {
 
     fn space<'a>(&'a self, _path: &'a Path) -> Work<'a, Result<Space>> {
         self.on_names("space", Path::new("/"), |disk, state| {
-            let capacity_bytes = state.options.capacity_bytes;
+            let capacity_bytes = state.medium.options.capacity_bytes;
             let mixed = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
             // Each process has a disk of its own.
             let device = disk.name.bytes().fold(0xcbf2_9ce4_8422_2325, mixed).max(1);
@@ -191,7 +192,7 @@ impl FileSystemBackend for VirtualFileSystem {
         let (upto, need) = {
             let mut state = self.disk.state.lock();
             let bytes = state.inodes.values().map(Inode::dirty_bytes).sum();
-            (state.number(), Need::Medium(state.options.sync_latency, Access::sync(bytes)))
+            (state.number(), Need::Medium(state.medium.options.sync_latency, Access::sync(bytes)))
         };
         let path = self.path.clone();
         Box::pin(self.disk.submit("sync_all", self.life, need, None, move |disk, state, _| {

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use ebb_types::{Result, bail, err};
 
 use super::inode::{Change, Inode};
+use super::medium::Access;
 use super::names::InodeNumber;
-use super::{Access, Need, State, VirtualDisk, gone, prefix};
+use super::{Need, State, VirtualDisk, gone, prefix};
 use crate::backend::Work;
 use crate::disk::{ALIGNMENT, FileBackend};
 
@@ -182,7 +183,7 @@ impl FileBackend for VirtualFile {
                 return Box::pin(async { Err(gone()) });
             }
             let bytes = state.inode(file).dirty_bytes();
-            (state.number(), Need::Medium(state.options.sync_latency, Access::sync(bytes)))
+            (state.number(), Need::Medium(state.medium.options.sync_latency, Access::sync(bytes)))
         };
         self.submit("sync", need, None, move |disk, state, _| {
             let planned = state.planned_fault("sync", &path);
