@@ -9,7 +9,8 @@
 //! `tokio::time::sleep` or `tokio::spawn` panics instead of escaping from virtual time.
 //!
 //! Links carry real bytes with modelled latency, jitter and bandwidth ([`LinkOptions`]); a partition holds bytes back
-//! as TCP does. Disks ([`DiskOptions`]) keep synced changes and lose or tear others ([`Process::crash`]).
+//! as TCP does. Disks ([`DiskOptions`]) keep synced changes and lose or tear others ([`Process::crash`]);
+//! one can have several spindles ([`Process::split_disk`]).
 //! Every fault that took effect is counted ([`World::faults`]) and logged ([`World::fault_log`]).
 //!
 //! Reading order: [`world`], [`process`], `executor`, `net`, `disk`; [`dice`] says how randomness is split.
@@ -33,7 +34,7 @@ mod tests;
 pub use dice::Dice;
 pub use disk::PowerCut;
 pub use options::{DiskFaults, DiskOptions, DiskWork, LinkOptions, PlannedFault, Small, WorldOptions};
-pub use process::Process;
+pub use process::{Process, Spindle};
 pub use trace::{Event, Fault};
 pub use turn::Turn;
 pub use world::World;

@@ -8,6 +8,9 @@
 //!                  │ crash: each unsynced change is lost, kept or torn
 //! ```
 //!
+//! A disk may have several spindles, each with the files of a directory, which do their work side by side. Queue, arm,
+//! space and slowness are those of a spindle; a crash befalls them all.
+//!
 //! A sync covers changes that had their effect before the sync was asked for. A write in progress at a crash is lost,
 //! or in the page cache and then lost, kept or torn like any other.
 
@@ -18,8 +21,10 @@ mod door;
 mod file;
 mod inode;
 mod medium;
+mod mount;
 mod names;
 mod references;
+mod spindles;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -36,13 +41,15 @@ pub use self::cut::PowerCut;
 use self::door::Door;
 use self::inode::{Change, Inode};
 use self::medium::{Access, Medium};
+use self::mount::Mount;
 use self::names::{InodeNumber, Names};
+use self::spindles::Spindles;
 use super::dice::Dice;
 use super::executor::Executor;
 use super::options::{DiskFaults, DiskOptions, PlannedFault};
 use super::trace::Trace;
 
-/// The disk of one process. It outlives the process's lives.
+/// The disk of one process: one device, or several that hold a directory each. It outlives the process's lives.
 pub(super) struct VirtualDisk {
     /// Of the process, for the log of faults.
     name: String,
@@ -52,7 +59,7 @@ pub(super) struct VirtualDisk {
 }
 
 struct State {
-    medium: Medium,
+    spindles: Spindles,
     faults: DiskFaults,
     planned: Vec<PlannedFault>,
     /// The next write to a path with this in it goes astray.
@@ -82,7 +89,9 @@ impl State {
         if len == 0 || self.ahead.has(file, offset, len) {
             return;
         }
-        let Self { medium, dice, .. } = &mut *self;
+        let spindle = self.inode(file).spindle;
+        let Self { spindles, dice, .. } = &mut *self;
+        let medium = &mut spindles[spindle];
         let access = Access { bytes: len, at: Some((file, offset)) };
         let cost = medium.cost(dice, medium.options.read_latency, len) + medium.seek(access);
         let done_ns = medium.queue(now_ns, cost);
@@ -94,8 +103,13 @@ impl State {
         self.inodes.get_mut(&number).expect("an inode lives for as long as it has names or is open")
     }
 
-    fn used_bytes(&self) -> u64 {
-        self.medium.ballast_bytes + self.inodes.values().map(Inode::used_bytes).sum::<u64>()
+    /// The space of all files on a spindle.
+    fn files_bytes(&self, spindle: usize) -> u64 {
+        self.inodes.values().filter(|inode| inode.spindle == spindle).map(Inode::used_bytes).sum()
+    }
+
+    fn used_bytes(&self, spindle: usize) -> u64 {
+        self.spindles[spindle].ballast_bytes + self.files_bytes(spindle)
     }
 
     /// The error that was planned for this operation, if one was.
@@ -136,20 +150,21 @@ impl State {
     /// Puts a change into the page cache if it has room. A write without enough room leaves the part that fits, as
     /// Linux does.
     fn change(&mut self, file: InodeNumber, change: Change, path: &Path) -> Result<()> {
-        let capacity = self.medium.options.capacity_bytes;
+        let spindle = self.inode(file).spindle;
+        let capacity = self.spindles[spindle].options.capacity_bytes;
         let missing = change.missing_bytes(&self.inode(file).current);
-        self.medium.used_bytes_bound += missing;
-        if self.medium.used_bytes_bound > capacity {
-            self.medium.used_bytes_bound = self.used_bytes() + missing;
+        self.spindles[spindle].used_bytes_bound += missing;
+        if self.spindles[spindle].used_bytes_bound > capacity {
+            self.spindles[spindle].used_bytes_bound = self.used_bytes(spindle) + missing;
         }
         let number = self.number();
-        if missing == 0 || self.medium.used_bytes_bound <= capacity {
+        if missing == 0 || self.spindles[spindle].used_bytes_bound <= capacity {
             self.inode(file).change(number, change);
             return Ok(());
         }
         if let Change::Write { offset, data } = change {
             // Counted without the holes that the write would have filled within it: less fits, never more.
-            let fits = capacity.saturating_sub(self.used_bytes()) / content::PAGE * content::PAGE;
+            let fits = capacity.saturating_sub(self.used_bytes(spindle)) / content::PAGE * content::PAGE;
             let prefix = prefix(&data, fits);
             self.inode(file).change(number, Change::Write { offset, data: prefix });
         }
@@ -188,7 +203,7 @@ impl VirtualDisk {
         trace: Arc<Trace>,
     ) -> Arc<Self> {
         let state = State {
-            medium: Medium::new(options),
+            spindles: Spindles::one(options),
             faults: DiskFaults::default(),
             planned: Vec::new(),
             misdirected: None,
@@ -204,14 +219,6 @@ impl VirtualDisk {
         Arc::new(Self { name: name.to_owned(), executor, trace, state: Mutex::new(state) })
     }
 
-    pub(super) fn set_options(&self, options: DiskOptions) {
-        self.state.lock().medium.options = options;
-    }
-
-    pub(super) fn options(&self) -> DiskOptions {
-        self.state.lock().medium.options
-    }
-
     pub(super) fn set_faults(&self, faults: DiskFaults) {
         self.state.lock().faults = faults;
     }
@@ -222,12 +229,6 @@ impl VirtualDisk {
 
     pub(super) fn cancel_faults(&self) {
         self.state.lock().planned.clear();
-    }
-
-    pub(super) fn fill(&self, free_bytes: Option<u64>) {
-        let mut state = self.state.lock();
-        let files_bytes = state.inodes.values().map(Inode::used_bytes).sum();
-        state.medium.fill(files_bytes, free_bytes);
     }
 
     pub(super) fn misdirect(&self, path_part: &str) {
@@ -258,10 +259,6 @@ impl VirtualDisk {
         Some(current.read(0, usize::try_from(current.len()).ok()?))
     }
 
-    pub(super) fn set_slowness(&self, factor: f64) {
-        self.state.lock().medium.slowness = factor;
-    }
-
     /// The process is killed and its kernel lives: each operation that it had asked for is done or was never begun.
     pub(super) fn kill(&self) {
         let mut state = self.state.lock();
@@ -283,7 +280,7 @@ impl VirtualDisk {
         state.life += 1;
         state.locks.clear();
         state.ahead = Ahead::default();
-        state.medium.forget_queue();
+        state.spindles.iter_mut().for_each(Medium::forget_queue);
         for (number, (file, change)) in std::mem::take(&mut state.in_flight) {
             if state.dice.coin() {
                 state.inodes.get_mut(&file).expect("a file with work in progress is open").change(number, change);
@@ -315,7 +312,9 @@ impl VirtualDisk {
         let mut state = self.state.lock();
         state.life += 1;
         cut.restore(&mut state, keeps);
-        state.medium.used_bytes_bound = state.used_bytes();
+        for spindle in 0..state.spindles.count() {
+            state.spindles[spindle].used_bytes_bound = state.used_bytes(spindle);
+        }
     }
 
     /// Flips a bit in each stored byte of a range, out of sight of the process. Returns how many were flipped.
@@ -353,7 +352,7 @@ impl VirtualDisk {
     async fn submit<T: Send + 'static>(
         self: &Arc<Self>,
         kind: &'static str,
-        life: u64,
+        mount: Mount,
         need: Need,
         change: Option<(InodeNumber, Change)>,
         work: impl FnOnce(&Self, &mut State, Option<(InodeNumber, Change)>) -> Result<T> + Send + 'static,
@@ -361,11 +360,12 @@ impl VirtualDisk {
         let (send, done) = oneshot::channel();
         {
             let mut state = self.state.lock();
-            if state.life != life {
+            if state.life != mount.life {
                 return Err(gone());
             }
             let now_ns = self.executor.now_ns();
-            let State { medium, dice, .. } = &mut *state;
+            let State { spindles, dice, .. } = &mut *state;
+            let medium = &mut spindles[mount.spindle];
             let at_ns = match need {
                 Need::Memory(latency) => now_ns + medium.cost(dice, latency, 0),
                 Need::Medium(latency, access) => {
@@ -381,7 +381,7 @@ impl VirtualDisk {
             let disk = self.clone();
             self.executor.call_at(at_ns, move || {
                 let mut state = disk.state.lock();
-                if state.life == life {
+                if state.life == mount.life {
                     let change = state.in_flight.remove(&number);
                     let result = work(&disk, &mut state, change);
                     let outcome = [number, u64::from(result.is_ok())];

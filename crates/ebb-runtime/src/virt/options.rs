@@ -130,7 +130,7 @@ impl LinkOptions {
     }
 }
 
-/// How a disk behaves.
+/// How a disk behaves, or one of its spindles.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DiskOptions {
     /// Of a read, before its bytes flow.

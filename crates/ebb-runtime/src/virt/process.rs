@@ -1,5 +1,7 @@
 //! Processes of the virtual world, and the faults that can befall them.
 
+mod spindle;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +10,7 @@ use bytes::Bytes;
 use ebb_types::{Result, WallTime};
 use parking_lot::Mutex;
 
+pub use self::spindle::Spindle;
 use super::clock::Clock;
 use super::dice::Dice;
 use super::disk::{PowerCut, VirtualDisk};
@@ -170,7 +173,7 @@ impl Process {
     /// Makes everything on its disk take this many times as long; 1 is normal.
     pub fn slow_disk(&self, factor: f64) {
         assert!(factor > 0.0, "time does not go backwards");
-        self.0.disk.set_slowness(factor);
+        self.0.disk.spindles().for_each(|spindle| self.0.disk.set_slowness(spindle, factor));
         if factor > 1.0 {
             self.fault("slow_disk");
         }
@@ -181,15 +184,15 @@ impl Process {
         self.0.disk.set_faults(faults);
     }
 
-    /// The present numbers of its disk.
+    /// The present numbers of its disk, or of the first spindle of several.
     #[must_use]
     pub fn disk_options(&self) -> DiskOptions {
-        self.0.disk.options()
+        self.0.disk.options(0)
     }
 
-    /// Changes the numbers of its disk: a capacity below the used space makes every growing write fail.
+    /// Changes the numbers of its disk, and of each spindle if it has several: a capacity below the used space makes every growing write fail.
     pub fn set_disk_options(&self, options: DiskOptions) {
-        self.0.disk.set_options(options);
+        self.0.disk.spindles().for_each(|spindle| self.0.disk.set_options(spindle, options));
     }
 
     /// Adds failures at chosen places to those to come.
@@ -202,10 +205,10 @@ impl Process {
         self.0.disk.cancel_faults();
     }
 
-    /// Something else fills its disk, so that this many bytes are free; `None`: it is gone again. Unlike with a smaller
+    /// Something else fills its disk, so that this many bytes are free on each spindle; `None`: it is gone again. Unlike with a smaller
     /// capacity, space that the process itself frees is free for it.
     pub fn fill_disk(&self, free_bytes: Option<u64>) {
-        self.0.disk.fill(free_bytes);
+        self.0.disk.spindles().for_each(|spindle| self.0.disk.fill(spindle, free_bytes));
         if free_bytes.is_some() {
             self.fault("disk_filled");
         }

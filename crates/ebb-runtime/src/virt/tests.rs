@@ -3,6 +3,7 @@
 mod disk;
 mod net;
 mod replay;
+mod spindles;
 mod time;
 
 use std::future::Future;

@@ -8,6 +8,8 @@ use ebb_types::{Result, bail};
 use super::file::VirtualFile;
 use super::inode::Inode;
 use super::medium::Access;
+use super::mount::Mount;
+use super::spindles::Spindles;
 use super::{Need, State, VirtualDisk};
 use crate::backend::Work;
 use crate::disk::{DirLock, DiskBackend, File, FileSystem, FileSystemBackend, OpenMode, Space};
@@ -22,6 +24,10 @@ pub(in crate::virt) struct Door {
 }
 
 impl Door {
+    fn mount(&self, path: &Path) -> Mount {
+        Mount { life: self.life, ..self.disk.state.lock().mount(path) }
+    }
+
     /// Work on names: a little time, then the effect.
     fn on_names<T: Send + 'static>(
         &self,
@@ -29,9 +35,10 @@ impl Door {
         path: &Path,
         work: impl FnOnce(&VirtualDisk, &mut State) -> Result<T> + Send + 'static,
     ) -> Work<'_, Result<T>> {
-        let need = Need::Memory(self.disk.options().name_latency);
+        let mount = self.mount(path);
+        let need = Need::Memory(self.disk.options(mount.spindle).name_latency);
         let path = path.to_owned();
-        Box::pin(self.disk.submit(kind, self.life, need, None, move |disk, state, _| {
+        Box::pin(self.disk.submit(kind, mount, need, None, move |disk, state, _| {
             fail_as_planned(disk, state, kind, &path)?;
             work(disk, state)
         }))
@@ -53,7 +60,7 @@ fn absolute(path: &Path) -> PathBuf {
 impl DiskBackend for Door {
     fn open<'a>(&'a self, path: &'a Path, mode: OpenMode) -> Work<'a, Result<File>> {
         let path = absolute(path);
-        let life = self.life;
+        let mount = self.mount(&path);
         let handle = self.disk.clone();
         self.on_names("open", &path.clone(), move |_, state| {
             let file = match (state.names.get(&path), mode) {
@@ -62,14 +69,14 @@ impl DiskBackend for Door {
                 (None, OpenMode::Create | OpenMode::CreateNew) => {
                     state.names.directory_of(&path)?;
                     let number = state.number();
-                    state.inodes.insert(number, Inode::default());
+                    state.inodes.insert(number, Inode::on(mount.spindle));
                     state.names.add(number, &path, number);
                     number
                 }
             };
             state.inode(file).open_count += 1;
             let is_read_only = mode == OpenMode::ReadOnly;
-            let opened = VirtualFile { disk: handle, life, file, path: path.as_path().into(), is_read_only };
+            let opened = VirtualFile { disk: handle, mount, file, path: path.as_path().into(), is_read_only };
             Ok(File::new(opened, &path))
         })
     }
@@ -87,6 +94,10 @@ impl DiskBackend for Door {
     fn rename<'a>(&'a self, source: &'a Path, target: &'a Path) -> Work<'a, Result<()>> {
         let (source, target) = (absolute(source), absolute(target));
         self.on_names("rename", &target.clone(), move |_, state| {
+            if state.spindles.index_of(&source) != state.spindles.index_of(&target) {
+                let (source, target) = (source.display(), target.display());
+                bail!(CrossDevice, "{source} and {target} are on different spindles: no rename moves bytes");
+            }
             let number = state.number();
             state.names.rename(number, &source, &target)?;
             state.collect();
@@ -111,14 +122,15 @@ impl DiskBackend for Door {
 
     fn sync_dir<'a>(&'a self, path: &'a Path) -> Work<'a, Result<()>> {
         let path = absolute(path);
+        let mount = self.mount(&path);
         // A change during the sync is not promised to be covered, so it is not.
         let (upto, latency) = {
             let mut state = self.disk.state.lock();
-            (state.number(), state.medium.options.sync_latency)
+            (state.number(), state.spindles[mount.spindle].options.sync_latency)
         };
         Box::pin(self.disk.submit(
             "sync_dir",
-            self.life,
+            mount,
             Need::Medium(latency, Access::sync(0)),
             None,
             move |disk, state, _| {
@@ -135,20 +147,20 @@ impl DiskBackend for Door {
         ))
     }
 
-    fn space<'a>(&'a self, _path: &'a Path) -> Work<'a, Result<Space>> {
-        self.on_names("space", Path::new("/"), |disk, state| {
-            let capacity_bytes = state.medium.options.capacity_bytes;
-            let mixed = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-            // Each process has a disk of its own.
-            let device = disk.name.bytes().fold(0xcbf2_9ce4_8422_2325, mixed).max(1);
-            Ok(Space { capacity_bytes, free_bytes: capacity_bytes.saturating_sub(state.used_bytes()), device })
+    fn space<'a>(&'a self, path: &'a Path) -> Work<'a, Result<Space>> {
+        let path = absolute(path);
+        let spindle = self.mount(&path).spindle;
+        self.on_names("space", &path, move |disk, state| {
+            let capacity_bytes = state.spindles[spindle].options.capacity_bytes;
+            let free_bytes = capacity_bytes.saturating_sub(state.used_bytes(spindle));
+            Ok(Space { capacity_bytes, free_bytes, device: Spindles::device(&disk.name, spindle) })
         })
     }
 
     fn lock_dir<'a>(&'a self, path: &'a Path) -> Work<'a, Result<DirLock>> {
         let path = absolute(path);
         let handle = self.disk.clone();
-        let life = self.life;
+        let mount = self.mount(&path);
         self.on_names("lock_dir", &path.clone(), move |disk, state| {
             state.names.check_directory(&path)?;
             if !state.locks.insert(path.clone()) {
@@ -162,52 +174,56 @@ impl DiskBackend for Door {
             let name = path.join(LOCK_NAME);
             if state.names.get(&name).is_none() {
                 let number = state.number();
-                state.inodes.insert(number, Inode::default());
+                state.inodes.insert(number, Inode::on(mount.spindle));
                 state.names.add(number, &name, number);
             }
-            Ok(DirLock::new(LockGuard { disk: handle, life, path }))
+            Ok(DirLock::new(LockGuard { disk: handle, mount, path }))
         })
     }
 
     fn file_system<'a>(&'a self, path: &'a Path) -> Work<'a, Result<FileSystem>> {
         let path = absolute(path);
-        let (disk, life) = (self.disk.clone(), self.life);
+        let (disk, mount) = (self.disk.clone(), self.mount(&path));
         self.on_names("file_system", &path.clone(), move |_, state| {
             state.names.check_directory(&path)?;
-            Ok(FileSystem::new(VirtualFileSystem { disk, life, path }))
+            Ok(FileSystem::new(VirtualFileSystem { disk, mount, path }))
         })
     }
 }
 
-/// All files and names of a disk.
+/// All files and names of a spindle.
 struct VirtualFileSystem {
     disk: Arc<VirtualDisk>,
-    life: u64,
+    mount: Mount,
     path: PathBuf,
 }
 
 impl FileSystemBackend for VirtualFileSystem {
     fn sync_all(&self) -> Work<'_, Result<()>> {
+        let mount = self.mount;
+        let is_there = move |inode: &&mut Inode| inode.spindle == mount.spindle;
         // A change during the sync is not promised to be covered, so it is not.
         let (upto, need) = {
             let mut state = self.disk.state.lock();
-            let bytes = state.inodes.values().map(Inode::dirty_bytes).sum();
-            (state.number(), Need::Medium(state.medium.options.sync_latency, Access::sync(bytes)))
+            let bytes = state.inodes.values_mut().filter(is_there).map(|inode| inode.dirty_bytes()).sum();
+            let latency = state.spindles[mount.spindle].options.sync_latency;
+            (state.number(), Need::Medium(latency, Access::sync(bytes)))
         };
         let path = self.path.clone();
-        Box::pin(self.disk.submit("sync_all", self.life, need, None, move |disk, state, _| {
+        Box::pin(self.disk.submit("sync_all", mount, need, None, move |disk, state, _| {
             let planned = state.planned_fault("sync", &path);
-            let State { inodes, dice, names, faults, .. } = &mut *state;
+            let State { inodes, dice, names, faults, spindles, .. } = &mut *state;
+            let inodes = inodes.values_mut().filter(is_there);
             if planned.is_some() || (faults.sync_error > 0.0 && dice.chance(faults.sync_error)) {
-                let lost: u64 = inodes.values_mut().map(|inode| inode.fail_sync(upto, dice)).sum();
+                let lost: u64 = inodes.map(|inode| inode.fail_sync(upto, dice)).sum();
                 disk.fault("sync_error", format!("everything: {lost} writes"));
                 if let Some(error) = planned {
                     return Err(error);
                 }
                 bail!(Io, "cannot sync the file system of {}: input/output error", path.display());
             }
-            inodes.values_mut().for_each(|inode| inode.sync(upto));
-            names.sync_all(upto);
+            inodes.for_each(|inode| inode.sync(upto));
+            names.sync_all(upto, |directory| spindles.index_of(directory) == mount.spindle);
             state.collect();
             Ok(())
         }))
@@ -216,14 +232,14 @@ impl FileSystemBackend for VirtualFileSystem {
 
 struct LockGuard {
     disk: Arc<VirtualDisk>,
-    life: u64,
+    mount: Mount,
     path: PathBuf,
 }
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
         let mut state = self.disk.state.lock();
-        if state.life == self.life {
+        if state.life == self.mount.life {
             state.locks.remove(&self.path);
         }
     }

@@ -8,6 +8,7 @@ use ebb_types::{Result, bail, err};
 
 use super::inode::{Change, Inode};
 use super::medium::Access;
+use super::mount::Mount;
 use super::names::InodeNumber;
 use super::{Need, State, VirtualDisk, gone, prefix};
 use crate::backend::Work;
@@ -16,7 +17,7 @@ use crate::disk::{ALIGNMENT, FileBackend};
 /// An open file.
 pub(super) struct VirtualFile {
     pub(super) disk: Arc<VirtualDisk>,
-    pub(super) life: u64,
+    pub(super) mount: Mount,
     pub(super) file: InodeNumber,
     pub(super) path: Arc<Path>,
     pub(super) is_read_only: bool,
@@ -48,7 +49,7 @@ impl VirtualFile {
                 hold.release(state);
                 result
             };
-            self.disk.submit(kind, self.life, need, change, work).await
+            self.disk.submit(kind, self.mount, need, change, work).await
         })
     }
 
@@ -62,7 +63,7 @@ impl VirtualFile {
 
     /// Whether the kernel takes a change to the disk at once. As in the real world, that needs length and alignment.
     fn is_direct(&self, change: &Change) -> bool {
-        let least = self.disk.options().direct_bytes_min;
+        let least = self.disk.options(self.mount.spindle).direct_bytes_min;
         let is_aligned = |offset: u64, len: u64| (offset | len).is_multiple_of(ALIGNMENT as u64);
         matches!(change, Change::Write { offset, .. } if change.weight() >= least && is_aligned(*offset, change.weight()))
     }
@@ -79,7 +80,7 @@ impl VirtualFile {
             );
         }
         let (file, path) = (self.file, self.path.clone());
-        let (latency, is_direct) = (self.disk.options().write_latency, self.is_direct(&change));
+        let (latency, is_direct) = (self.disk.options(self.mount.spindle).write_latency, self.is_direct(&change));
         let access = Access { bytes: change.weight(), at: Some((self.file, offset)) };
         let need = if is_direct { Need::Medium(latency, access) } else { Need::Memory(latency) };
         self.submit(kind, need, Some(change), move |disk, state, change| {
@@ -111,7 +112,7 @@ impl VirtualFile {
     /// Looks at the file without taking time: its inode is in memory.
     fn read_inode<T>(&self, read: impl FnOnce(&Inode) -> T) -> Result<T> {
         let mut state = self.disk.state.lock();
-        if state.life != self.life {
+        if state.life != self.mount.life {
             return Err(gone());
         }
         Ok(read(state.inode(self.file)))
@@ -124,7 +125,7 @@ struct Hold(InodeNumber);
 impl Hold {
     fn new(file: &VirtualFile) -> Self {
         let mut state = file.disk.state.lock();
-        if state.life == file.life {
+        if state.life == file.mount.life {
             state.inode(file.file).open_count += 1;
         }
         Self(file.file)
@@ -150,7 +151,7 @@ impl FileBackend for VirtualFile {
         let arrives_ns = self.disk.state.lock().ahead.take_arrival_ns(self.file, offset, len as u64);
         let need = match arrives_ns {
             Some(arrives_ns) => Need::Arrival(arrives_ns),
-            None => Need::Medium(self.disk.options().read_latency, access),
+            None => Need::Medium(self.disk.options(self.mount.spindle).read_latency, access),
         };
         self.submit("read", need, None, move |disk, state, _| {
             if state.is_drawn(state.faults.read_error) {
@@ -164,7 +165,7 @@ impl FileBackend for VirtualFile {
     fn will_read(&self, offset: u64, len: u64) -> Work<'_, ()> {
         if self.check_range(offset, len).is_ok() {
             let mut state = self.disk.state.lock();
-            if state.life == self.life {
+            if state.life == self.mount.life {
                 state.read_ahead(self.disk.executor.now_ns(), self.file, offset, len);
             }
         }
@@ -179,11 +180,11 @@ impl FileBackend for VirtualFile {
         let (file, path) = (self.file, self.path.clone());
         let (upto, need) = {
             let mut state = self.disk.state.lock();
-            if state.life != self.life {
+            if state.life != self.mount.life {
                 return Box::pin(async { Err(gone()) });
             }
             let bytes = state.inode(file).dirty_bytes();
-            (state.number(), Need::Medium(state.medium.options.sync_latency, Access::sync(bytes)))
+            (state.number(), Need::Medium(state.spindles[self.mount.spindle].options.sync_latency, Access::sync(bytes)))
         };
         self.submit("sync", need, None, move |disk, state, _| {
             let planned = state.planned_fault("sync", &path);
@@ -230,7 +231,7 @@ impl FileBackend for VirtualFile {
 impl Drop for VirtualFile {
     fn drop(&mut self) {
         let mut state = self.disk.state.lock();
-        if state.life == self.life {
+        if state.life == self.mount.life {
             Hold(self.file).release(&mut state);
         }
     }

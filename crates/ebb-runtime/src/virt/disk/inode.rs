@@ -81,9 +81,16 @@ pub(super) struct Inode {
     /// Pending changes that went around the page cache, and their bytes: a sync need not move them any more.
     direct: Vec<(u64, u64)>,
     pub(super) open_count: usize,
+    /// The one that it lies on.
+    pub(super) spindle: usize,
 }
 
 impl Inode {
+    /// An empty file.
+    pub(super) fn on(spindle: usize) -> Self {
+        Self { spindle, ..Self::default() }
+    }
+
     /// Applies a change to the state that programs see.
     pub(super) fn change(&mut self, number: u64, change: Change) {
         change.apply(&mut self.current);

@@ -171,11 +171,15 @@ impl Names {
         }
     }
 
-    /// Makes all changes up to `number` durable.
-    pub(super) fn sync_all(&mut self, number: u64) {
-        let count = self.pending.partition_point(|change| change.number <= number);
-        for change in self.pending.drain(..count) {
-            keep(&mut self.durable, &change, &mut self.references);
+    /// Makes all changes up to `number` durable in the directories that `lies` chooses. No change there builds on one
+    /// elsewhere.
+    pub(super) fn sync_all(&mut self, number: u64, lies: impl Fn(&Path) -> bool) {
+        for change in std::mem::take(&mut self.pending) {
+            if change.number <= number && lies(&change.directory) {
+                keep(&mut self.durable, &change, &mut self.references);
+            } else {
+                self.pending.push(change);
+            }
         }
     }
 
@@ -303,7 +307,7 @@ mod tests {
             names.add(1, Path::new("/d/a"), 1);
             names.add(2, Path::new("/d/e/b"), 2);
             names.rename(3, Path::new("/d/a"), Path::new("/d/e/a")).unwrap();
-            names.sync_all(3);
+            names.sync_all(3, |_| true);
             names.add(4, Path::new("/d/c"), 3);
             names.crash(&mut Dice::new(seed, "names"));
             assert_eq!(names.file(Path::new("/d/e/a")).unwrap(), 1);
@@ -340,7 +344,7 @@ mod tests {
                     1 => drop(names.remove(number, one)),
                     2 => drop(names.rename(number, one, other)),
                     3 => names.sync(number - number % 3, one.parent().unwrap()),
-                    4 => names.sync_all(number - number % 3),
+                    4 => names.sync_all(number - number % 3, |_| true),
                     5 if number % 5 == 0 => {
                         names.crash(&mut Dice::new(number, "names"));
                         living.retain(|file| names.lead_to(*file));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::super::{World, WorldOptions};
+use super::super::{Process, World, WorldOptions};
 use super::with_directory;
 use ebb_types::Result;
 
@@ -63,8 +63,14 @@ async fn send(runtime: Runtime) {
 
 /// A few seconds of a small system under faults.
 fn history(seed: u64) -> (u64, BTreeMap<&'static str, u64>) {
+    history_of(seed, |_| {})
+}
+
+/// The same with a server that is made ready before it starts.
+fn history_of(seed: u64, prepare: impl Fn(&Process)) -> (u64, BTreeMap<&'static str, u64>) {
     World::run(seed, WorldOptions::default(), |world| async move {
         let server = world.process("server");
+        prepare(&server);
         let start = |runtime: Runtime| {
             runtime.clone().spawn("serve", serve(runtime));
         };
@@ -105,6 +111,16 @@ fn one_seed_gives_one_history_and_another_another() {
         hashes.insert(hash);
     }
     assert_eq!(hashes.len(), 10);
+}
+
+/// Seeds keep their histories: a disk is split where somebody asks for it, and a part of it that is all of it is the disk.
+#[test]
+fn a_disk_with_one_spindle_has_the_history_of_any_disk() {
+    for seed in 0..5 {
+        let any = history(seed);
+        assert_eq!(history_of(seed, |server| server.split_disk(&["/d"])), any);
+        assert_eq!(history_of(seed, |server| server.split_disk(&[""; 0])), any);
+    }
 }
 
 #[test]
