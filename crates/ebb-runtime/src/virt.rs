@@ -32,7 +32,7 @@ pub mod world;
 mod tests;
 
 pub use dice::Dice;
-pub use disk::PowerCut;
+pub use disk::{PowerCut, Restored};
 pub use options::{DiskFaults, DiskOptions, DiskWork, LinkOptions, PlannedFault, Small, WorldOptions};
 pub use process::{Process, Spindle};
 pub use trace::{Event, Fault};

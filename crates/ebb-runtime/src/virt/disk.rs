@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A disk may have several spindles, each with the files of a directory, which do their work side by side. Queue, arm,
-//! space and slowness are those of a spindle; a crash befalls them all.
+//! space and slowness are those of a spindle, and it can fail alone; a crash befalls them all.
 //!
 //! A sync covers changes that had their effect before the sync was asked for. A write in progress at a crash is lost,
 //! or in the page cache and then lost, kept or torn like any other.
@@ -40,8 +40,9 @@ use self::ahead::Ahead;
 pub use self::cut::PowerCut;
 use self::door::Door;
 use self::inode::{Change, Inode};
-use self::medium::{Access, Medium};
+use self::medium::Access;
 use self::mount::Mount;
+pub use self::mount::Restored;
 use self::names::{InodeNumber, Names};
 use self::spindles::Spindles;
 use super::dice::Dice;
@@ -279,23 +280,13 @@ impl VirtualDisk {
         let state = &mut *state;
         state.life += 1;
         state.locks.clear();
-        state.ahead = Ahead::default();
-        state.spindles.iter_mut().for_each(Medium::forget_queue);
-        for (number, (file, change)) in std::mem::take(&mut state.in_flight) {
-            if state.dice.coin() {
-                state.inodes.get_mut(&file).expect("a file with work in progress is open").change(number, change);
-            }
-        }
-        let mut toll = inode::Toll::default();
-        for inode in state.inodes.values_mut() {
-            let one = inode.crash(&mut state.dice);
-            toll.lost += one.lost;
-            toll.torn += one.torn;
-            toll.kept += one.kept;
-        }
-        let (lost, _) = state.names.crash(&mut state.dice);
+        let losses = state.lose_memory(|_| true);
         state.close_all();
-        for (kind, count) in [("lost_write", toll.lost), ("torn_write", toll.torn), ("lost_name", lost)] {
+        self.count_losses(losses);
+    }
+
+    fn count_losses(&self, losses: [(&'static str, u64); 3]) {
+        for (kind, count) in losses {
             for _ in 0..count {
                 self.fault(kind, String::new());
             }
@@ -364,9 +355,12 @@ impl VirtualDisk {
                 return Err(gone());
             }
             let now_ns = self.executor.now_ns();
+            let is_mounted = state.is_mounted(mount);
             let State { spindles, dice, .. } = &mut *state;
             let medium = &mut spindles[mount.spindle];
             let at_ns = match need {
+                // Nothing waits for a spindle that is not there.
+                _ if !is_mounted => now_ns + medium.cost(dice, medium.options.name_latency, 0),
                 Need::Memory(latency) => now_ns + medium.cost(dice, latency, 0),
                 Need::Medium(latency, access) => {
                     let cost = medium.cost(dice, latency, access.bytes) + medium.seek(access);
@@ -375,7 +369,7 @@ impl VirtualDisk {
                 Need::Arrival(at_ns) => at_ns.max(now_ns),
             };
             let number = state.number();
-            if let Some(change) = change {
+            if let Some(change) = change.filter(|_| is_mounted) {
                 state.in_flight.insert(number, change);
             }
             let disk = self.clone();

@@ -29,6 +29,11 @@ impl Ahead {
         self.0.push_back(Piece { file, bytes, arrives_ns });
     }
 
+    /// Forgets the ranges of other files.
+    pub fn retain(&mut self, keeps: impl Fn(InodeNumber) -> bool) {
+        self.0.retain(|piece| keeps(piece.file));
+    }
+
     /// Whether all of these bytes were asked for.
     pub fn has(&self, file: InodeNumber, offset: u64, len: u64) -> bool {
         self.find(file, offset, len).is_some()

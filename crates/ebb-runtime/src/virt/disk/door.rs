@@ -25,7 +25,7 @@ pub(in crate::virt) struct Door {
 
 impl Door {
     fn mount(&self, path: &Path) -> Mount {
-        Mount { life: self.life, ..self.disk.state.lock().mount(path) }
+        self.disk.state.lock().mount(self.life, path)
     }
 
     /// Work on names: a little time, then the effect.
@@ -39,6 +39,7 @@ impl Door {
         let need = Need::Memory(self.disk.options(mount.spindle).name_latency);
         let path = path.to_owned();
         Box::pin(self.disk.submit(kind, mount, need, None, move |disk, state, _| {
+            state.check_mount(mount, kind, &path)?;
             fail_as_planned(disk, state, kind, &path)?;
             work(disk, state)
         }))
@@ -134,6 +135,7 @@ impl DiskBackend for Door {
             Need::Medium(latency, Access::sync(0)),
             None,
             move |disk, state, _| {
+                state.check_mount(mount, "sync", &path)?;
                 state.names.check_directory(&path)?;
                 fail_as_planned(disk, state, "sync_dir", &path)?;
                 if state.is_drawn(state.faults.sync_error) {
@@ -211,6 +213,7 @@ impl FileSystemBackend for VirtualFileSystem {
         };
         let path = self.path.clone();
         Box::pin(self.disk.submit("sync_all", mount, need, None, move |disk, state, _| {
+            state.check_mount(mount, "sync the file system of", &path)?;
             let planned = state.planned_fault("sync", &path);
             let State { inodes, dice, names, faults, spindles, .. } = &mut *state;
             let inodes = inodes.values_mut().filter(is_there);
@@ -239,7 +242,7 @@ struct LockGuard {
 impl Drop for LockGuard {
     fn drop(&mut self) {
         let mut state = self.disk.state.lock();
-        if state.life == self.mount.life {
+        if state.life == self.mount.life && state.is_mounted(self.mount) {
             state.locks.remove(&self.path);
         }
     }

@@ -35,17 +35,19 @@ impl VirtualFile {
         Box::pin(async move {
             // Cancel-safety: nothing waits between taking the hold and handing it to the operation that releases it.
             let hold = Hold::new(self);
-            let path = self.path.clone();
+            let (path, mount) = (self.path.clone(), self.mount);
             let work = move |disk: &VirtualDisk, state: &mut State, change: Option<(InodeNumber, Change)>| {
-                // A sync that fails has effects of its own.
-                let planned = if kind == "sync" { None } else { state.planned_fault(kind, &path) };
-                let result = match planned {
-                    Some(error) => {
-                        disk.fault("planned_fault", format!("{kind} {}", path.display()));
-                        Err(error)
+                let result = state.check_mount(mount, kind, &path).and_then(|()| {
+                    // A sync that fails has effects of its own.
+                    let planned = if kind == "sync" { None } else { state.planned_fault(kind, &path) };
+                    match planned {
+                        Some(error) => {
+                            disk.fault("planned_fault", format!("{kind} {}", path.display()));
+                            Err(error)
+                        }
+                        None => work(disk, state, change.map(|(_, change)| change)),
                     }
-                    None => work(disk, state, change.map(|(_, change)| change)),
-                };
+                });
                 hold.release(state);
                 result
             };
@@ -115,6 +117,7 @@ impl VirtualFile {
         if state.life != self.mount.life {
             return Err(gone());
         }
+        state.check_mount(self.mount, "look at", &self.path)?;
         Ok(read(state.inode(self.file)))
     }
 }
@@ -165,7 +168,7 @@ impl FileBackend for VirtualFile {
     fn will_read(&self, offset: u64, len: u64) -> Work<'_, ()> {
         if self.check_range(offset, len).is_ok() {
             let mut state = self.disk.state.lock();
-            if state.life == self.mount.life {
+            if state.life == self.mount.life && state.is_mounted(self.mount) {
                 state.read_ahead(self.disk.executor.now_ns(), self.file, offset, len);
             }
         }

@@ -132,6 +132,11 @@ impl Inode {
         lost
     }
 
+    /// It is empty, and stays open where it is.
+    pub(super) fn lose_everything(&mut self) {
+        *self = Self { open_count: self.open_count, ..Self::on(self.spindle) };
+    }
+
     /// No change is pending any more, whatever has become of it.
     pub(super) fn forget_unsynced(&mut self) {
         self.pending.clear();

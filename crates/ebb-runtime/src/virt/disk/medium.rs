@@ -33,6 +33,10 @@ pub(super) struct Medium {
     pub(super) ballast_bytes: u64,
     /// At least the space of all files. Adding them up is slow, and it matters only near the end of the device.
     pub(super) used_bytes_bound: u64,
+    /// Everything ends with an I/O error.
+    pub(super) has_failed: bool,
+    /// Grows with each failure.
+    pub(super) failures: u64,
     /// When the device has done all its work so far.
     busy_until_ns: u64,
     /// Where the last access ended. None: elsewhere than in a file.
@@ -41,7 +45,16 @@ pub(super) struct Medium {
 
 impl Medium {
     pub(super) fn new(options: DiskOptions) -> Self {
-        Self { options, slowness: 1.0, ballast_bytes: 0, used_bytes_bound: 0, busy_until_ns: 0, head: None }
+        Self {
+            options,
+            slowness: 1.0,
+            ballast_bytes: 0,
+            used_bytes_bound: 0,
+            has_failed: false,
+            failures: 0,
+            busy_until_ns: 0,
+            head: None,
+        }
     }
 
     /// How long an operation takes, without waiting for others.

@@ -129,10 +129,15 @@ impl Names {
 
     /// Everything below a directory is gone, and its unsynced changes with it.
     pub(super) fn wipe(&mut self, directory: &Path) {
-        for names in [&mut self.current, &mut self.durable] {
-            names.retain(|path, _| path == directory || !path.starts_with(directory));
-        }
         self.pending.retain(|change| !change.directory.starts_with(directory));
+        self.wipe_where(|path| path != directory && path.starts_with(directory));
+    }
+
+    /// Some names are gone. If a directory is among them, everything in it is, and no change of these is pending.
+    pub(super) fn wipe_where(&mut self, is_gone: impl Fn(&Path) -> bool) {
+        for names in [&mut self.current, &mut self.durable] {
+            names.retain(|path, _| !is_gone(path));
+        }
         self.references = self.counted();
     }
 
@@ -183,20 +188,24 @@ impl Names {
         }
     }
 
-    /// Power is lost: each unsynced change is lost or kept, but none is kept without those it builds on. Returns how
-    /// many were lost and kept.
-    pub(super) fn crash(&mut self, dice: &mut Dice) -> (u64, u64) {
+    /// Memory is lost: each unsynced change in the directories that `lies` chooses is lost or kept, but none is kept without
+    /// those it builds on. Returns how many were lost and kept.
+    pub(super) fn crash(&mut self, dice: &mut Dice, lies: impl Fn(&Path) -> bool) -> (u64, u64) {
         let mut lost: Vec<NameChange> = Vec::new();
         let mut kept = 0;
         for change in std::mem::take(&mut self.pending) {
-            if dice.coin() && !lost.iter().any(|before| before.precedes(&change)) {
+            if !lies(&change.directory) {
+                self.pending.push(change);
+            } else if dice.coin() && !lost.iter().any(|before| before.precedes(&change)) {
                 keep(&mut self.durable, &change, &mut self.references);
                 kept += 1;
             } else {
                 lost.push(change);
             }
         }
-        self.current = self.durable.clone();
+        self.current.retain(|path, _| !lies(path));
+        let there = self.durable.iter().filter(|(path, _)| lies(path));
+        self.current.extend(there.map(|(path, node)| (path.clone(), *node)));
         self.references = self.counted();
         (lost.len() as u64, kept)
     }
@@ -277,7 +286,7 @@ mod tests {
             names.sync(1, Path::new("/d"));
             names.add(2, Path::new("/d/a.new"), 2);
             names.rename(3, Path::new("/d/a.new"), Path::new("/d/a")).unwrap();
-            names.crash(&mut Dice::new(seed, "names"));
+            names.crash(&mut Dice::new(seed, "names"), |_| true);
             let (a, new) = (names.file(Path::new("/d/a")).unwrap(), names.file(Path::new("/d/a.new")).ok());
             seen.insert((a, new));
         }
@@ -293,7 +302,7 @@ mod tests {
             names.rename(3, Path::new("/d/e/b"), Path::new("/d/b")).unwrap();
             names.remove(4, Path::new("/d/a")).unwrap();
             names.sync(3, Path::new("/d"));
-            names.crash(&mut Dice::new(seed, "names"));
+            names.crash(&mut Dice::new(seed, "names"), |_| true);
             assert_eq!(names.file(Path::new("/d/b")).unwrap(), 2);
             assert!(names.get(Path::new("/d/e/b")).is_none());
         }
@@ -309,7 +318,7 @@ mod tests {
             names.rename(3, Path::new("/d/a"), Path::new("/d/e/a")).unwrap();
             names.sync_all(3, |_| true);
             names.add(4, Path::new("/d/c"), 3);
-            names.crash(&mut Dice::new(seed, "names"));
+            names.crash(&mut Dice::new(seed, "names"), |_| true);
             assert_eq!(names.file(Path::new("/d/e/a")).unwrap(), 1);
             assert_eq!(names.file(Path::new("/d/e/b")).unwrap(), 2);
             assert!(names.get(Path::new("/d/a")).is_none());
@@ -346,7 +355,7 @@ mod tests {
                     3 => names.sync(number - number % 3, one.parent().unwrap()),
                     4 => names.sync_all(number - number % 3, |_| true),
                     5 if number % 5 == 0 => {
-                        names.crash(&mut Dice::new(number, "names"));
+                        names.crash(&mut Dice::new(number, "names"), |_| true);
                         living.retain(|file| names.lead_to(*file));
                     }
                     _ => {}

@@ -21,11 +21,11 @@ impl Spindles {
     }
 
     /// As many like the first one as there are directories, or one if there are none.
-    pub(super) fn split(&self, directories: Vec<PathBuf>) -> Self {
+    pub(super) fn split(&mut self, directories: Vec<PathBuf>) {
         let is_apart = |one: &PathBuf| directories.iter().filter(|other| other.starts_with(one)).count() == 1;
         assert!(directories.iter().all(is_apart), "a directory of {directories:?} lies in another one");
-        let media = vec![Medium::new(self.media[0].options); directories.len().max(1)];
-        Self { directories, media }
+        self.media = vec![Medium::new(self.media[0].options); directories.len().max(1)];
+        self.directories = directories;
     }
 
     /// The one that a path leads to. A path outside of all directories leads to the first.
@@ -33,12 +33,13 @@ impl Spindles {
         self.directories.iter().position(|directory| path.starts_with(directory)).unwrap_or(0)
     }
 
-    pub(super) fn count(&self) -> usize {
-        self.media.len()
+    /// Whether it is a directory that a spindle is mounted on, or one that leads there.
+    pub(super) fn leads_to_mount(&self, path: &Path) -> bool {
+        self.directories.iter().any(|directory| directory.starts_with(path))
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Medium> {
-        self.media.iter_mut()
+    pub(super) fn count(&self) -> usize {
+        self.media.len()
     }
 
     /// The number of the file system on one, as [`crate::Space::device`] tells it, in the process of this name.
@@ -68,13 +69,13 @@ impl IndexMut<usize> for Spindles {
 
 impl VirtualDisk {
     /// Gives each of these directories a spindle of its own, like the one that there is.
-    pub(in crate::virt) fn split(&self, directories: &[PathBuf]) {
+    pub(in crate::virt) fn split(&self, directories: Vec<PathBuf>) {
         let mut state = self.state.lock();
         assert!(state.inodes.is_empty(), "the files on a disk stay where they are: it is split before there are any");
-        for directory in directories {
+        for directory in &directories {
             state.names.create_dir_all(directory).expect("without files every name is that of a directory");
         }
-        state.spindles = state.spindles.split(directories.to_vec());
+        state.spindles.split(directories);
     }
 
     /// The indexes of all spindles.

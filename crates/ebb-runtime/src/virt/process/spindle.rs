@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::Process;
 use crate::virt::DiskOptions;
+use crate::virt::disk::Restored;
 
 impl Process {
     /// Gives each of these directories a spindle of its own, with the numbers of the disk so far. Requests to different
@@ -19,7 +20,7 @@ impl Process {
     pub fn split_disk(&self, directories: &[impl AsRef<Path>]) {
         let directories: Vec<PathBuf> = directories.iter().map(|path| path.as_ref().to_owned()).collect();
         assert!(directories.iter().all(|path| path.is_absolute()), "no process has a working directory here");
-        self.0.disk.split(&directories);
+        self.0.disk.split(directories);
     }
 
     /// The spindle that a path leads to: the whole disk, unless it was split.
@@ -54,6 +55,28 @@ impl Spindle {
         self.process.0.disk.set_slowness(self.index, factor);
         if factor > 1.0 {
             self.process.fault("slow_spindle");
+        }
+    }
+
+    /// It fails until [`Spindle::restore`]: whatever is done with its files and directories ends with an I/O error, also
+    /// what was begun before. Unsynced changes are lost, kept or torn as in a power cut.
+    pub fn fail(&self) {
+        if self.process.0.disk.fail_spindle(self.index) {
+            self.process.fault("spindle_failed");
+        }
+    }
+
+    /// It is there again; nothing happens if it has not failed. Files that were opened before the failure, directories
+    /// that were locked, and work that was begun stay lost, as after a new mount. Others find what is on it.
+    pub fn restore(&self, restored: Restored) {
+        if self.process.0.disk.restore_spindle(self.index, restored) {
+            let (world, index) = (&self.process.0.world, self.index as u64);
+            world.trace().event(
+                world.executor().now_ns(),
+                "spindle_restored",
+                &[index],
+                self.process.name().as_bytes(),
+            );
         }
     }
 

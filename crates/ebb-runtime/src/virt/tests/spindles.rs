@@ -1,14 +1,19 @@
-//! Disks of several spindles: what they do side by side, and what befalls one alone.
+//! Disks of several spindles, and what these do side by side.
 
+mod failures;
+
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_types::ErrorKind;
+use parking_lot::Mutex;
 
 use super::super::{DiskOptions, Process, World, WorldOptions};
 use super::with_seeds;
-use crate::{File, OpenMode, Runtime};
+use crate::{File, OpenMode, Runtime, Task};
 
 /// Bytes of one request of a stream.
 const PIECE: usize = 1 << 20;
@@ -104,10 +109,10 @@ fn a_stream_over_all_spindles_has_the_rate_of_all() {
             let (world, runtime, files) = (world.clone(), runtime.clone(), files.clone());
             async move {
                 let start = world.now();
-                let mut tasks = std::collections::VecDeque::new();
+                let mut tasks = VecDeque::new();
                 for piece in 0..PIECES {
                     if tasks.len() == in_flight {
-                        let first: crate::Task<()> = tasks.pop_front().unwrap();
+                        let first: Task<()> = tasks.pop_front().unwrap();
                         first.join().await.unwrap();
                     }
                     let file = files[piece % 4].clone();
@@ -258,7 +263,7 @@ fn no_rename_goes_from_one_spindle_to_another() {
 /// file system of one leaves the other's unsynced.
 #[test]
 fn a_power_cut_loses_unsynced_bytes_on_each_spindle() {
-    let seen = std::sync::Arc::new(parking_lot::Mutex::new(std::collections::BTreeSet::new()));
+    let seen = Arc::new(Mutex::new(BTreeSet::new()));
     with_seeds(0..150, |world| {
         let seen = seen.clone();
         async move {
