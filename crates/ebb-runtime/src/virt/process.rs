@@ -190,7 +190,8 @@ impl Process {
         self.0.disk.options(0)
     }
 
-    /// Changes the numbers of its disk, and of each spindle if it has several: a capacity below the used space makes every growing write fail.
+    /// Changes the numbers of its disk, and of each spindle if it has several: a capacity below the used space makes every
+    /// growing write fail.
     pub fn set_disk_options(&self, options: DiskOptions) {
         self.0.disk.spindles().for_each(|spindle| self.0.disk.set_options(spindle, options));
     }
@@ -205,8 +206,8 @@ impl Process {
         self.0.disk.cancel_faults();
     }
 
-    /// Something else fills its disk, so that this many bytes are free on each spindle; `None`: it is gone again. Unlike with a smaller
-    /// capacity, space that the process itself frees is free for it.
+    /// Something else fills its disk, so that this many bytes are free on each spindle; `None`: it is gone again. Unlike
+    /// with a smaller capacity, space that the process itself frees is free for it.
     pub fn fill_disk(&self, free_bytes: Option<u64>) {
         self.0.disk.spindles().for_each(|spindle| self.0.disk.fill(spindle, free_bytes));
         if free_bytes.is_some() {

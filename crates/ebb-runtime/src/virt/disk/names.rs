@@ -188,8 +188,8 @@ impl Names {
         }
     }
 
-    /// Memory is lost: each unsynced change in the directories that `lies` chooses is lost or kept, but none is kept without
-    /// those it builds on. Returns how many were lost and kept.
+    /// Memory is lost: each unsynced change in the directories that `lies` chooses is lost or kept, but none is kept
+    /// without those it builds on. Returns how many were lost and kept.
     pub(super) fn crash(&mut self, dice: &mut Dice, lies: impl Fn(&Path) -> bool) -> (u64, u64) {
         let mut lost: Vec<NameChange> = Vec::new();
         let mut kept = 0;

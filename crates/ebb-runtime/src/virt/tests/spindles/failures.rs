@@ -74,6 +74,29 @@ fn a_spindle_fails_alone_and_everything_on_it_fails() {
     });
 }
 
+/// What waits in memory for another spindle is there after the failure, and can be synced.
+#[test]
+fn a_spindle_that_fails_takes_no_memory_of_another_one() {
+    with_seeds(0..20, |world| async move {
+        let process = world.process("h1");
+        split(&process, 2);
+        let runtime = process.runtime();
+        let (disk, path) = (runtime.disk(), volume(1).join("f"));
+        let written = disk.open(&path, OpenMode::Create).await.unwrap();
+        written.write_at(0, filled(2, 8192)).await.unwrap();
+        disk.open(&volume(2).join("f"), OpenMode::Create).await.unwrap();
+        let lock = disk.lock_dir(&volume(1)).await.unwrap();
+        process.spindle(&volume(2)).fail();
+        assert_eq!(disk.lock_dir(&volume(1)).await.unwrap_err().kind(), ErrorKind::Busy);
+        assert_eq!(disk.read(&path).await.unwrap(), vec![2; 8192]);
+        written.sync_data().await.unwrap();
+        disk.sync_dir(&volume(1)).await.unwrap();
+        drop(lock);
+        process.crash();
+        assert_eq!(process.restart().disk().read(&path).await.unwrap(), vec![2; 8192]);
+    });
+}
+
 /// The first spindle fails, and with it the first volume and what is in none.
 #[test]
 fn the_first_spindle_takes_the_files_outside_of_all_volumes_with_it() {
