@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ebb_layout::LayoutKind;
+use ebb_layout::{LayoutKind, SubRacks};
 use ebb_power::chain::set_strays;
 use ebb_power::manager::{Cluster, Expected};
 use ebb_power::popularity::choose_loads;
@@ -25,6 +25,8 @@ pub(crate) struct Known {
     /// Reads that go to each node's data.
     loads: BTreeMap<NodeId, f64>,
     pub hosts: BTreeMap<NodeId, String>,
+    /// Localized storage nodes.
+    pub lsns: BTreeMap<NodeId, Lsn>,
     /// Copies away from home, by the master's last answer.
     pub away: Vec<pb::Away>,
 }
@@ -33,7 +35,13 @@ impl Known {
     /// `before`: the knowledge until now.
     pub fn of(settings: &Settings, reply: &pb::DescribePowerReply, before: Option<&Self>) -> Result<Self> {
         let nodes: Vec<NodeId> = reply.nodes.iter().map(|node| NodeId::new(node.id)).collect();
-        let hardware = Hardware::new(settings.base_watts, nodes.iter().map(|node| (*node, settings.node())).collect())?;
+        let sub_racks = SubRacks::new(reply.nodes.iter().map(pb::Node::declared));
+        let power = |node: &pb::Node| match sub_racks.is_lsn(&node.host) {
+            true => settings.lsn(node.volumes.len()),
+            false => settings.node(),
+        };
+        let drawn = reply.nodes.iter().map(|node| (NodeId::new(node.id), power(node))).collect();
+        let hardware = Hardware::new(settings.base_watts, drawn)?.with_lsns(lsns(&reply.nodes, &sub_racks));
         let mut chains: Vec<DatasetChain> = reply.datasets.iter().map(chain).collect::<Result<_>>()?;
         let holdings: Vec<Holding> = reply.holdings.iter().map(holding).collect();
         let silent = Silent::of(&reply.nodes);
@@ -46,6 +54,7 @@ impl Known {
             holdings,
             silent,
             away: reply.away.clone(),
+            lsns: reply.nodes.iter().filter_map(Lsn::of).collect(),
             loads: choose_loads(before.map_or(&BTreeMap::new(), |before| &before.loads), &loads),
             hosts: reply.nodes.iter().map(|node| (NodeId::new(node.id), node.host.clone())).collect(),
         })
@@ -101,6 +110,32 @@ impl Known {
         }
         plan.sentence()
     }
+}
+
+/// What a localized storage node does for its watts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Lsn {
+    /// Hosts that it serves.
+    pub hosts: u32,
+    /// Bytes on its volumes.
+    pub stored_bytes: u64,
+}
+
+impl Lsn {
+    fn of(node: &pb::Node) -> Option<(NodeId, Self)> {
+        let hosts = u32::try_from(node.serves_hosts.len()).unwrap_or(u32::MAX);
+        let stored_bytes = node.volumes.iter().map(|volume| volume.used_bytes).sum();
+        (hosts > 0).then(|| (NodeId::new(node.id), Self { hosts, stored_bytes }))
+    }
+}
+
+/// The localized storage nodes of each node on a host that is served.
+fn lsns(nodes: &[pb::Node], sub_racks: &SubRacks) -> BTreeMap<NodeId, Vec<NodeId>> {
+    let on = |host: &str| -> Vec<NodeId> {
+        nodes.iter().filter(|node| node.host == host).map(|node| NodeId::new(node.id)).collect()
+    };
+    let served = nodes.iter().filter(|node| !sub_racks.is_lsn(&node.host));
+    served.filter_map(|node| Some((NodeId::new(node.id), on(sub_racks.lsn_of(&node.host)?.as_str())))).collect()
 }
 
 /// A holding of the master's answer, in the core's terms.
@@ -223,6 +258,7 @@ mod tests {
             silent: Silent::default(),
             loads: BTreeMap::new(),
             hosts: BTreeMap::new(),
+            lsns: BTreeMap::new(),
             away: Vec::new(),
         };
         let off = NodePlan { duty: Duty::Off, ready_ms: 0, wake_ms: 0, suspend_ms: 0 };

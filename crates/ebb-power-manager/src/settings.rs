@@ -50,6 +50,13 @@ pub struct Settings {
     pub active_watts: f64,
     /// See `active_watts`.
     pub asleep_watts: f64,
+    /// Draw at work of a localized storage node without its disks; none: as of any node. Left out while it is not set, so that an
+    /// earlier release can read the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lsn_watts: Option<f64>,
+    /// Draw at work of each of its disks; none: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_watts: Option<f64>,
     /// Time that a node takes to wake, and to fall asleep, in milliseconds.
     pub transition_ms: u64,
     /// How long the battery carries all nodes, in seconds.
@@ -92,6 +99,8 @@ impl Settings {
             base_watts: 40.0,
             active_watts: reference.active_watts,
             asleep_watts: reference.asleep_watts,
+            lsn_watts: None,
+            disk_watts: None,
             transition_ms: 50,
             battery_s: 300.0,
         }
@@ -107,13 +116,21 @@ impl Settings {
         if let Some(forced) = self.forced {
             check_supply(forced.into())?;
         }
-        let draws =
-            [("base_watts", self.base_watts), ("active_watts", self.active_watts), ("asleep_watts", self.asleep_watts)];
+        let lsn_watts = self.lsn_watts.unwrap_or(self.active_watts);
+        let draws = [
+            ("base_watts", self.base_watts),
+            ("active_watts", self.active_watts),
+            ("asleep_watts", self.asleep_watts),
+            ("lsn_watts", lsn_watts),
+            ("disk_watts", self.disk_watts.unwrap_or(0.0)),
+        ];
         for (name, watts) in draws {
             check_supply(Supply::Watts(watts)).map_err(|error| error.context(name))?;
         }
-        if self.asleep_watts >= self.active_watts {
-            bail!(Invalid, "{} W asleep of {} W at work: nothing would be saved", self.asleep_watts, self.active_watts);
+        for watts in [self.active_watts, lsn_watts] {
+            if self.asleep_watts >= watts {
+                bail!(Invalid, "{} W asleep of {watts} W at work: nothing would be saved", self.asleep_watts);
+            }
         }
         if !(0.0..=1e9).contains(&self.battery_s) {
             bail!(Invalid, "a battery for {} s: 0 or more", self.battery_s);
@@ -146,6 +163,14 @@ impl Settings {
             suspend: transition,
             rotational_disks: 0,
         }
+    }
+
+    /// A localized storage node with so many disks.
+    #[must_use]
+    pub fn lsn(&self, disks: usize) -> NodePower {
+        let base_watts = self.lsn_watts.unwrap_or(self.active_watts);
+        let active_watts = base_watts + self.disk_watts.unwrap_or(0.0) * disks as f64;
+        NodePower { active_watts, idle_watts: active_watts, ..self.node() }
     }
 
     /// Settings of the core.

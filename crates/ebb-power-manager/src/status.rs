@@ -66,6 +66,8 @@ pub(crate) fn status(manager: &PowerManager) -> Result<pb::PowerStatusReply> {
             wakes: reported.wakes,
             joules: account.nodes.get(id).map_or(0.0, |account| account.joules),
             host: known.hosts.get(id).cloned().unwrap_or_default(),
+            hosts_served: known.lsns.get(id).map_or(0, |lsn| lsn.hosts),
+            stored_bytes: known.lsns.get(id).map_or(0, |lsn| lsn.stored_bytes),
         }
     };
     let nodes: Vec<pb::PowerNode> = hardware.nodes().keys().map(node).collect();

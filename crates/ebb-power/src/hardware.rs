@@ -97,6 +97,8 @@ impl std::fmt::Display for Supply {
 pub struct Hardware {
     base_watts: f64,
     nodes: BTreeMap<NodeId, NodePower>,
+    /// The localized storage nodes of hosts that such serve.
+    lsns: BTreeMap<NodeId, Vec<NodeId>>,
 }
 
 impl Hardware {
@@ -110,7 +112,25 @@ impl Hardware {
             bail!(Invalid, "no node follows the power: the cluster has no block servers that may sleep");
         }
         nodes.iter().try_for_each(|(node, power)| power.check(*node))?;
-        Ok(Self { base_watts, nodes })
+        Ok(Self { base_watts, nodes, lsns: BTreeMap::new() })
+    }
+
+    /// The same with the localized storage nodes of hosts that such serve: the nodes on the host of the LSN.
+    #[must_use]
+    pub fn with_lsns(self, lsns: BTreeMap<NodeId, Vec<NodeId>>) -> Self {
+        Self { lsns, ..self }
+    }
+
+    /// The localized storage nodes that have a node's disks; none of a node that no such serves.
+    #[must_use]
+    pub fn lsns_of(&self, node: NodeId) -> &[NodeId] {
+        self.lsns.get(&node).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether any host is served by a localized storage node.
+    #[must_use]
+    pub fn has_lsns(&self) -> bool {
+        !self.lsns.is_empty()
     }
 
     /// A cluster of equal nodes, numbered from 1.

@@ -108,6 +108,7 @@ fn is_off(schedule: &Schedule, node: &NodeId) -> bool {
     schedule.duties.get(node).is_none_or(|duty| *duty == Duty::Off)
 }
 
-fn is_powered(ask: &Ask<'_>, duties: &BTreeMap<NodeId, Duty>, interval_ms: u64) -> bool {
+/// Whether these duties draw no more than there is, at any instant.
+pub(super) fn is_powered(ask: &Ask<'_>, duties: &BTreeMap<NodeId, Duty>, interval_ms: u64) -> bool {
     profile(ask, duties, interval_ms).peak_watts() <= ask.nodes_watts() + SLACK_WATTS
 }

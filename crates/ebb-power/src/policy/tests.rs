@@ -10,6 +10,7 @@ use crate::hardware::{Hardware, NodePower, Supply};
 use crate::reach::{Holding, at_stake};
 
 mod reach;
+mod served;
 
 /// A cluster, and the inputs of a policy for it.
 #[derive(Debug)]
