@@ -12,6 +12,7 @@ use ebb_rpc::Counters;
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World};
 use ebb_types::{Credentials, Encode, HostName, InodeId, NodeId, Prefetch, RaidCode, Result, bail, err};
+use ebb_virtual::power::sites::Site;
 use ebb_virtual::power::{OverloadRule, PowerCluster, PowerOptions, Settings, newest_plan};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{CreateDataset, Op, SetDataset};
@@ -185,7 +186,7 @@ impl Testbed {
             overload_rule.ahead_bytes = None;
         }
         let options = PowerOptions {
-            nodes: setting.nodes as usize,
+            sites: Site::equal(setting.nodes as usize),
             settings,
             scale: setting.scale,
             overload_rule,

@@ -5,6 +5,7 @@ pub mod meter;
 pub mod options;
 mod raid;
 pub mod run;
+pub mod sites;
 pub mod supplied;
 pub mod work;
 
@@ -27,12 +28,13 @@ use ebb_proxy::{Hosted, Proxy, ProxyOptions, Sessions};
 use ebb_rpc::{Channel, Connector, Counters};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World};
-use ebb_types::{Credentials, HostName, NodeId, RackName, Result, bail};
+use ebb_types::{Credentials, HostName, NodeId, Result, bail};
 use ebb_wire::pb::meta_op::{Op, SetDataset};
 use ebb_wire::{Call, pb};
 use parking_lot::Mutex;
 
 use crate::cluster::{CUT_BYTES, identity};
+use crate::power::sites::Site;
 
 /// Patience of an operator's question.
 const ASK: Duration = Duration::from_secs(10);
@@ -47,7 +49,7 @@ const SEGMENT_LEAST: u64 = 256 << 10;
 #[derive(Clone, Debug)]
 pub struct PowerOptions {
     /// Block servers, each on a node of its own.
-    pub nodes: usize,
+    pub sites: Vec<Site>,
     /// The manager's first settings: policy, interval, draws, transitions, battery. Waking a node takes half of the
     /// transition that plans count with.
     pub settings: Settings,
@@ -66,7 +68,7 @@ impl PowerOptions {
     #[must_use]
     pub fn new(nodes: usize, policy: PolicyKind, interval: Duration) -> Self {
         Self {
-            nodes,
+            sites: Site::equal(nodes),
             settings: Settings::new(policy, interval),
             scale: 1,
             overload_rule: OverloadRule::default(),
@@ -107,6 +109,8 @@ struct WorldNodes {
     /// Hardware continues on behalf of no process.
     world: World,
     blocks: Vec<Process>,
+    /// In the same order.
+    sites: Vec<Site>,
     /// Clients that run on a node: they are frozen with it.
     guests: Mutex<BTreeMap<usize, Vec<Process>>>,
     /// From the call to wake up to the first instruction.
@@ -205,11 +209,12 @@ impl PowerCluster {
 
     /// Starts everything, and returns when all nodes have registered and the manager knows them.
     pub async fn start_with(world: &World, options: PowerOptions) -> Result<Self> {
-        let blocks: Vec<Process> = (1..=options.nodes).map(|number| world.process(&format!("h{number}"))).collect();
+        let blocks: Vec<Process> = options.sites.iter().map(|site| site.process(world)).collect();
         let keeper = world.process("power-client");
         let nodes = WorldNodes {
             world: world.clone(),
             blocks,
+            sites: options.sites,
             guests: Mutex::default(),
             waking: options.settings.node().wake / 2,
             ids: Mutex::default(),
@@ -291,7 +296,7 @@ impl PowerCluster {
         let mut options =
             BlockOptions::new("/node".into(), identity(block.host(), "block"), vec![self.master_address()]);
         options.listen = address(block);
-        options.rack = RackName::new(format!("r{}", place % 2 + 1));
+        self.nodes.sites[place].declare(&mut options);
         options.volume.cut_bytes = CUT_BYTES;
         let scale = self.scale;
         if scale > 1 {

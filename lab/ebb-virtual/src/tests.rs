@@ -27,6 +27,7 @@ mod sharing;
 mod single;
 mod standins;
 mod stopovers;
+mod sub_racks;
 mod sums;
 mod turns;
 mod two_masters;
