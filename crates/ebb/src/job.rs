@@ -151,7 +151,7 @@ fn print(context: &Context, client: &Client, args: &JobArgs, report: &Report, na
         return;
     }
     context.output.say(&format!(
-        "{}: {} {name} in {}, {} in {:.2} s ({}, {} of them on a host that holds the data; {} over the network)",
+        "{}: {} {name} in {}, {} in {:.2} s ({}, {} of them on a host that holds the data{}; {} over the network{})",
         args.path,
         report.words,
         counted(report.files, "file"),
@@ -159,6 +159,15 @@ fn print(context: &Context, client: &Client, args: &JobArgs, report: &Report, na
         report.seconds,
         counted(report.splits, "split"),
         report.local_splits,
+        if report.sub_rack_splits > 0 {
+            format!(", {} in its sub-rack", report.sub_rack_splits)
+        } else {
+            String::new()
+        },
         human_bytes(report.network_bytes),
+        match report.sub_rack_bytes {
+            0 => String::new(),
+            bytes => format!(", {} of it within sub-racks", human_bytes(bytes)),
+        },
     ));
 }

@@ -283,7 +283,7 @@ fn the_report_reads_as_json() {
     let report = Report { words: 3, seconds: 0.5, splits: 2, local_splits: 1, network_bytes: 9, ..Report::default() };
     let json = serde_json::to_value(&report).unwrap();
     let wanted = serde_json::json!({
-        "words": 3, "seconds": 0.5, "splits": 2, "local_splits": 1, "network_bytes": 9, "failed": 0, "files": 0,
+        "words": 3, "seconds": 0.5, "splits": 2, "local_splits": 1, "sub_rack_splits": 0, "network_bytes": 9, "sub_rack_bytes": 0, "failed": 0, "files": 0,
         "input_bytes": 0,
     });
     assert_eq!(json, wanted);

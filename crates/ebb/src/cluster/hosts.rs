@@ -25,11 +25,6 @@ pub enum Host {
 }
 
 impl Host {
-    /// Its name in messages.
-    pub fn name(self) -> HostName {
-        HostName::new(self.to_string())
-    }
-
     /// The host that a directory is of: `h3` of "h3" and of "h3.2".
     fn of_directory(name: &str) -> Option<Self> {
         let host = name.split('.').next()?;
@@ -66,6 +61,16 @@ pub fn with_new(cluster: &ClusterDir, mut known: BTreeSet<Host>, count: usize) -
     let missing = count.saturating_sub(known.len());
     known.extend((highest + 1..).take(missing).map(Host::Compute));
     known
+}
+
+/// A new localized storage node, and so many new hosts for it to serve. A number is used once.
+pub fn new_sub_rack(cluster: &ClusterDir, hosts: u32) -> (Host, Vec<Host>) {
+    let (known, removed) = (known(cluster), hosts_in(&cluster.path.join(REMOVED)));
+    let all = || known.iter().chain(&removed);
+    let lsns = all().filter_map(|host| if let Host::Lsn(number) = host { Some(*number) } else { None });
+    let computes = all().filter_map(|host| if let Host::Compute(number) = host { Some(*number) } else { None });
+    let (lsn, first) = (lsns.max().unwrap_or(0) + 1, computes.max().unwrap_or(0) + 1);
+    (Host::Lsn(lsn), (first..first + hosts).map(Host::Compute).collect())
 }
 
 /// The hosts of a new cluster with sub-racks.
@@ -110,7 +115,7 @@ mod tests {
     }
 
     fn make(cluster: &ClusterDir, hosts: &[Host]) {
-        hosts.iter().for_each(|host| fs::create_dir_all(cluster.node_dir(&host.name())).unwrap());
+        hosts.iter().for_each(|host| fs::create_dir_all(cluster.node_dir(&HostName::new(host.to_string()))).unwrap());
     }
 
     fn compute(numbers: &[u32]) -> BTreeSet<Host> {
@@ -138,6 +143,7 @@ mod tests {
         let names: Vec<String> = hosts.iter().map(ToString::to_string).collect();
         assert_eq!(names, ["lsn1", "lsn2", "h1", "h2", "h3", "h4"]);
         assert!(with_new(&cluster, hosts, 7).contains(&Host::Compute(5)), "further ones run tasks");
+        assert_eq!(new_sub_rack(&cluster, 2), (Host::Lsn(3), vec![Host::Compute(5), Host::Compute(6)]));
         assert_eq!(Host::of_directory("lsn2.3"), Some(Host::Lsn(2)));
         assert_eq!(["lsn", "x1", "h", ""].map(Host::of_directory), [None; 4]);
     }
@@ -145,7 +151,7 @@ mod tests {
     #[test]
     fn a_directory_that_is_set_aside_can_be_put_back() {
         let (_dir, cluster) = cluster();
-        let host = |number: u32| Host::Compute(number).name();
+        let host = |number: u32| HostName::new(Host::Compute(number).to_string());
         make(&cluster, &[Host::Compute(1)]);
         assert_eq!(set_aside(&cluster, &host(2)).unwrap(), None, "its disk may be lost");
         let aside = set_aside(&cluster, &host(1)).unwrap().unwrap();

@@ -222,6 +222,21 @@ pub fn add_node(cluster: &ClusterDir, rack: &str, volumes: u32) -> Result<String
     Ok(spec.host)
 }
 
+/// Starts a localized storage node that this cluster has not had, and hosts without volumes that it serves. Returns their hosts.
+pub fn add_sub_rack(cluster: &ClusterDir, rack: &str, volumes: u32, hosts: u32) -> Result<Vec<String>> {
+    let _lock = lock(cluster)?;
+    let (lsn, hosts) = hosts::new_sub_rack(cluster, hosts);
+    let serves_hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+    let spec = NodeSpec { host: lsn.to_string(), rack: rack.to_owned(), volumes, serves_hosts };
+    start_block(cluster, &spec)?;
+    for host in &hosts {
+        let host_spec = NodeSpec { host: host.to_string(), volumes: 0, serves_hosts: Vec::new(), ..spec.clone() };
+        start_block(cluster, &host_spec)?;
+        start_worker(cluster, *host)?;
+    }
+    Ok(std::iter::once(spec.host).chain(spec.serves_hosts).collect())
+}
+
 /// Starts a block server; its volumes are made at the first start.
 pub fn start_block(cluster: &ClusterDir, spec: &NodeSpec) -> Result<()> {
     start_one(cluster, &format!("block-{}", spec.host), &spec.arguments())

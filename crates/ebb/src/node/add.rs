@@ -20,6 +20,10 @@ pub struct AddArgs {
     /// Volumes of each new node.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     volumes: u32,
+    /// Make sub-racks: each new node is a localized storage node, and so many new hosts without volumes come with it, which it
+    /// serves.
+    #[arg(long, value_name = "HOSTS", value_parser = clap::value_parser!(u32).range(1..=64))]
+    serving: Option<u32>,
     /// Rack of the new nodes [default: for each the rack with the fewest nodes].
     #[arg(long)]
     rack: Option<String>,
@@ -32,14 +36,19 @@ pub async fn run(context: &Context, args: &AddArgs) -> Result<()> {
     let mut added = Vec::new();
     for _ in 0..args.count {
         let rack = args.rack.clone().unwrap_or_else(|| emptiest_rack(&nodes));
-        let host = up::add_node(&cluster, &rack, args.volumes)?;
-        nodes = status::ask(&cluster).await?.nodes;
-        let Some(node) = nodes.iter().find(|node| node.host == host) else {
-            bail!(Unavailable, "{host} has started and is not registered yet: `ebb node list` shows it when it is");
+        let hosts = match args.serving {
+            Some(hosts) => up::add_sub_rack(&cluster, &rack, args.volumes, hosts)?,
+            None => vec![up::add_node(&cluster, &rack, args.volumes)?],
         };
-        let name = format!("n{}", node.id);
-        context.output.say(&format!("{name} ({host}) serves in rack {rack}"));
-        added.push(json!({ "node": name, "host": host, "rack": rack }));
+        nodes = status::ask(&cluster).await?.nodes;
+        for host in hosts {
+            let Some(node) = nodes.iter().find(|node| node.host == host) else {
+                bail!(Unavailable, "{host} has started and is not registered yet: `ebb node list` shows it when it is");
+            };
+            let name = format!("n{}", node.id);
+            context.output.say(&format!("{name} ({host}) serves in rack {rack}"));
+            added.push(json!({ "node": name, "host": host, "rack": rack }));
+        }
     }
     if context.output.json() {
         context.output.print_json(&json!({ "added": added }));

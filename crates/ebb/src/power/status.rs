@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ebb_cli::output::{Table, human_bytes, print_line};
+use ebb_cli::output::{Table, counted, human_bytes, print_line};
 use ebb_cli::{Context, admin};
 use ebb_rpc::Channel;
 use ebb_types::{NodeId, Result};
@@ -79,7 +79,7 @@ fn to_json(status: &pb::PowerStatusReply) -> serde_json::Value {
         json!({
             "id": NodeId::new(node.id).to_string(), "host": node.host, "state": name(node.state()),
             "watts": node.watts, "start_s": node.start_s, "active_s": node.active_s, "pids": node.pids,
-            "starts": node.wakes, "joules": node.joules,
+            "starts": node.wakes, "joules": node.joules, "hosts_served": node.hosts_served, "stored_bytes": node.stored_bytes,
         })
     };
     json!({
@@ -144,8 +144,27 @@ fn lines(status: &pb::PowerStatusReply) -> Vec<String> {
         ]);
     }
     lines.extend(table.lines());
+    lines.extend(lsn_line(&status.nodes));
     lines.extend(away_line(&status.away));
     lines
+}
+
+/// What localized storage nodes draw for each terabyte and for each host served; none where there are none.
+fn lsn_line(nodes: &[pb::PowerNode]) -> Option<String> {
+    let lsns = || nodes.iter().filter(|node| node.hosts_served > 0);
+    let (watts, stored): (f64, u64) = (lsns().map(|node| node.watts).sum(), lsns().map(|node| node.stored_bytes).sum());
+    let hosts: u32 = lsns().map(|node| node.hosts_served).sum();
+    let for_each_terabyte = match stored {
+        0 => String::new(),
+        bytes => format!("{:.1} W for each TB stored, ", watts / (bytes as f64 / 1e12)),
+    };
+    (hosts > 0).then(|| {
+        format!(
+            "{} draw {watts:.1} W: {for_each_terabyte}{:.1} W for each of {hosts} hosts served",
+            counted(lsns().count() as u64, "localized storage node"),
+            watts / f64::from(hosts)
+        )
+    })
 }
 
 /// The coming supply in a line for people; none where it is the present one by the usual rule.

@@ -60,6 +60,12 @@ pub struct PowerFigures {
     /// Draw of a sleeping node, in watts [default: 1, or as before].
     #[arg(long, requires = "policy")]
     pub asleep_watts: Option<f64>,
+    /// Draw at work of a localized storage node without its disks, in watts [default: as of any node, or as before].
+    #[arg(long, requires = "policy")]
+    pub lsn_watts: Option<f64>,
+    /// Draw at work of each disk of a localized storage node, in watts [default: 0, or as before].
+    #[arg(long, requires = "policy")]
+    pub disk_watts: Option<f64>,
     /// Draw of switches and always-on nodes, in watts [default: 40, or as before].
     #[arg(long, requires = "policy")]
     pub base_watts: Option<f64>,
@@ -79,6 +85,8 @@ impl PowerFigures {
             ("--transition", self.transition.map(span)),
             ("--active-watts", self.active_watts.map(watts)),
             ("--asleep-watts", self.asleep_watts.map(watts)),
+            ("--lsn-watts", self.lsn_watts.map(watts)),
+            ("--disk-watts", self.disk_watts.map(watts)),
             ("--base-watts", self.base_watts.map(watts)),
         ];
         all.into_iter().flat_map(|(name, value)| value.map(|value| [name.to_owned(), value])).flatten().collect()
@@ -101,6 +109,8 @@ impl PowerFigures {
         set(&mut settings.battery_s, self.battery_seconds);
         set(&mut settings.active_watts, self.active_watts);
         set(&mut settings.asleep_watts, self.asleep_watts);
+        settings.lsn_watts = self.lsn_watts.or(settings.lsn_watts);
+        settings.disk_watts = self.disk_watts.or(settings.disk_watts);
         set(&mut settings.base_watts, self.base_watts);
         settings.check()
     }

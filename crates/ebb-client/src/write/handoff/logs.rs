@@ -162,6 +162,8 @@ impl Shared {
             .into_iter()
             .filter(|node| !tried.refused.contains(&node.id) && !self.nodes.is_lost(node.id))
             .filter(|node| among.is_none_or(|among| among.contains(&node.id)))
+            // A host without volumes is no place for data.
+            .filter(|node| !node.volumes.is_empty())
             // A node that is about to sleep refuses.
             .filter(|node| {
                 let awake = self.awake_for(NodeId::new(node.id));
