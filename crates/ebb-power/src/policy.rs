@@ -139,7 +139,11 @@ impl FromStr for PolicyKind {
 pub fn choose(policy: PolicyKind, ask: &Ask<'_>) -> Result<PowerPlan> {
     ask.check()?;
     let ask = &reservoir::at_level(ask, &ask.cover());
-    let schedule = doubt::schedule(ask, |ask| served::schedule(ask, |ask| policy.schedule(ask)));
+    let schedule = doubt::schedule(ask, |ask| match policy {
+        // It is what others are compared with: everything is on.
+        PolicyKind::AlwaysOn => policy.schedule(ask),
+        _ => served::schedule(ask, |ask| policy.schedule(ask)),
+    });
     refuse_to_wear_disks_out(policy, ask, &schedule)?;
     let version = ask.last.map_or(PlanVersion::default(), |last| last.version);
     let interval_ms = schedule.interval_ms;

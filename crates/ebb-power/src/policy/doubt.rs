@@ -4,7 +4,8 @@
 //! moment. A node that is left off can never answer again. So a late node keeps its turns if nodes blink
 //! ([`Ask::turns`]). If whole nodes are on, the watts of one node are set aside for late nodes, as long as no dataset
 //! stalls for that. A node that was given up is powered whenever that takes power from no other node. If no node
-//! answers at all, the plan is made as if all did. As long as one node answers, one that answers is on.
+//! answers at all, the plan is made as if all did. As long as one node answers, one that answers is on. Hosts without data
+//! are no such nodes: they get what is left, while their localized storage node is on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +13,7 @@ use ebb_types::NodeId;
 
 use super::circular::around;
 use super::fit::profile;
+use super::served::dependent_hosts;
 use super::{Ask, Rotational, Schedule};
 use crate::hardware::Supply;
 use crate::plan::Duty;
@@ -37,7 +39,9 @@ fn wake_one(ask: &Ask<'_>, schedule: &mut Schedule) {
     if ask.dead.is_empty() || ask.circle.iter().filter(is_there).any(|node| !is_off(schedule, node)) {
         return;
     }
-    for node in ask.circle.iter().filter(is_there) {
+    // A host without data has nothing to report.
+    let hosts = dependent_hosts(ask);
+    for node in ask.circle.iter().filter(is_there).filter(|node| !hosts.contains_key(node)) {
         let mut duties = schedule.duties.clone();
         duties.insert(*node, Duty::On);
         if is_powered(ask, &duties, schedule.interval_ms) {
@@ -53,8 +57,10 @@ fn wake_one(ask: &Ask<'_>, schedule: &mut Schedule) {
 fn lend_spare(ask: &Ask<'_>, schedule: &mut Schedule) {
     let of_late = |is_late: bool| move |node: &&NodeId| ask.dead.contains(node) && ask.late.contains(node) == is_late;
     let late_first = ask.circle.iter().filter(of_late(true)).chain(ask.circle.iter().filter(of_late(false)));
+    let hosts = dependent_hosts(ask);
     for node in late_first {
-        if !is_off(schedule, node) {
+        let waits_for_disks = hosts.get(node).is_some_and(|lsn| is_off(schedule, lsn));
+        if !is_off(schedule, node) || waits_for_disks {
             continue;
         }
         let mut duties = schedule.duties.clone();
@@ -68,7 +74,9 @@ fn lend_spare(ask: &Ask<'_>, schedule: &mut Schedule) {
 /// Gives one node's watts to late nodes that would be off, in turns. Returns the policy's schedule for the rest of the
 /// power. `None` if a dataset would stall or a node would have to blink for that.
 fn set_aside(ask: &Ask<'_>, schedule: &Schedule, policy: impl Fn(&Ask<'_>) -> Schedule) -> Option<Schedule> {
-    let is_waiting = |node: &NodeId| ask.late.contains(node) && is_off(schedule, node);
+    let hosts = dependent_hosts(ask);
+    let has_data = |node: &NodeId| !hosts.contains_key(node);
+    let is_waiting = |node: &NodeId| ask.late.contains(node) && is_off(schedule, node) && has_data(node);
     let waiting: Vec<NodeId> = ask.circle.iter().copied().filter(is_waiting).collect();
     let most = waiting.iter().map(|node| ask.extra(*node)).reduce(f64::max)?;
     let supply = Supply::Watts(ask.hardware.cluster_watts(ask.supply) - most);

@@ -38,7 +38,7 @@ pub(super) fn schedule(ask: &Ask<'_>, policy: impl Fn(&Ask<'_>) -> Schedule) -> 
 }
 
 /// Hosts that hold no data, each with the LSN that it goes with: of several nodes on the LSN's host the first.
-fn dependent_hosts(ask: &Ask<'_>) -> BTreeMap<NodeId, NodeId> {
+pub(super) fn dependent_hosts(ask: &Ask<'_>) -> BTreeMap<NodeId, NodeId> {
     let storing: BTreeSet<NodeId> = ask.chains.iter().flat_map(DatasetChain::nodes).copied().collect();
     let idle = ask.circle.iter().filter(|node| !storing.contains(node));
     idle.filter_map(|node| {

@@ -79,6 +79,9 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
     }
     let running = process::running(&cluster, |process| process.role != "mount")?;
     let known = hosts::known(&cluster);
+    if let Some(count) = options.new.sub_racks {
+        check_sub_racks(&cluster, &known, count)?;
+    }
     let wanted_nodes = options.nodes.or(options.new.sub_racks.map(SubRackCount::nodes));
     let nodes = wanted_nodes.map_or(known.len(), |nodes| nodes as usize);
     if running.is_empty() && known.len() > nodes {
@@ -91,7 +94,7 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
     }
     let is_new = known.is_empty();
     let hosts = match options.new.sub_racks {
-        Some(count) => with_sub_racks(&cluster, known, count)?,
+        Some(count) => hosts::of_sub_racks(count),
         None => hosts::with_new(&cluster, known, nodes),
     };
     let follows_power = options.power.policy.is_some() || cluster.path.join("power").exists();
@@ -132,10 +135,8 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
     Ok(())
 }
 
-/// The hosts of a cluster with these sub-racks.
-///
-/// `Invalid` if the cluster has other hosts: which LSN serves which host is decided when they are made.
-fn with_sub_racks(cluster: &ClusterDir, known: BTreeSet<Host>, count: SubRackCount) -> Result<BTreeSet<Host>> {
+/// `Invalid` if the cluster has hosts beyond these sub-racks: which LSN serves which host is decided when they are made.
+fn check_sub_racks(cluster: &ClusterDir, known: &BTreeSet<Host>, count: SubRackCount) -> Result<()> {
     let wanted = hosts::of_sub_racks(count);
     if !known.is_subset(&wanted) {
         let names: Vec<String> = known.difference(&wanted).map(ToString::to_string).collect();
@@ -146,7 +147,7 @@ fn with_sub_racks(cluster: &ClusterDir, known: BTreeSet<Host>, count: SubRackCou
             names.join(", ")
         );
     }
-    Ok(wanted)
+    Ok(())
 }
 
 /// The root directory of a new cluster is its user's: an ordinary user could make nothing in root's. It is new as long as

@@ -7,7 +7,7 @@ use ebb_block::{BlockOptions, BlockServer};
 use ebb_cli::Context;
 use ebb_cli::process::ProcessFile;
 use ebb_runtime::Runtime;
-use ebb_types::{HostName, RackName, Result, bail};
+use ebb_types::{Error, HostName, RackName, Result, bail};
 
 use super::wait_for_end;
 
@@ -38,6 +38,7 @@ pub async fn run(context: &Context, args: BlockArgs) -> Result<()> {
     let cluster = context.cluster()?;
     let host = HostName::new(args.host);
     let dir = cluster.node_dir(&host);
+    let is_new = !dir.exists();
     let mut options = BlockOptions::new(dir.clone(), cluster.identity(&host, "block"), cluster.masters()?);
     options.volumes = (1..=args.volumes).map(|number| dir.join(format!("volume-{number}"))).collect();
     if args.volumes == 0 && dir.join("volume-1").is_dir() {
@@ -81,6 +82,10 @@ pub async fn run(context: &Context, args: BlockArgs) -> Result<()> {
             }
             Err(error) => {
                 server.stop().await?;
+                if is_new {
+                    // Nobody has ever known it, so nothing is there. `cluster up` would try to start it.
+                    std::fs::remove_dir_all(&dir).map_err(|failed| Error::from_io(&failed, dir.display()))?;
+                }
                 return Err(error);
             }
         },

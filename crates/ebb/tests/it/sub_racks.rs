@@ -55,11 +55,11 @@ fn a_cluster_of_sub_racks_keeps_data_beside_its_hosts() {
         volumes.as_array().unwrap().iter().map(|volume| volume["replicas"].as_u64().unwrap()).collect();
     assert!(used.iter().all(|replicas| replicas.abs_diff(4) <= 1), "a stream goes over all disks: {used:?}");
 
-    // Each sub-rack has a copy of everything, so no byte has to leave one.
+    // Each sub-rack has a copy of everything. A few reads go to the other one, where less waits.
     let near = cluster.json(&["job", "count", "/data"]);
     assert_eq!((&near["sub_rack_splits"], &near["local_splits"]), (&near["splits"], &0.into()), "{near}");
     let (all_bytes, within) = (near["network_bytes"].as_u64().unwrap(), near["sub_rack_bytes"].as_u64().unwrap());
-    assert!(within > 15 << 20 && all_bytes - within < 1 << 20, "{near}");
+    assert!(within > 12 << 20 && all_bytes - within < all_bytes / 4, "{near}");
 
     // Everything is there, and in the same places, after a restart without a word about sub-racks.
     cluster.ok(&["umount", mount.to_str().unwrap()]);
@@ -74,6 +74,8 @@ fn a_cluster_of_sub_racks_keeps_data_beside_its_hosts() {
 fn a_killed_lsn_is_borne_by_the_other_and_a_new_one_joins() {
     let cluster = up();
     let bytes = pattern(8 * MIB, 5);
+    // With two nodes for two copies, writes wait for a node that is away, unless one copy is enough.
+    cluster.ok(&["dataset", "set", "/", "--min-copies", "1"]);
     let mount = cluster.mount_as("mnt", "h1");
     write_synced(&mount.join("f"), &bytes).unwrap();
     let old = cluster.pid("block", "lsn1");
@@ -122,6 +124,8 @@ fn contradictions_and_impossible_settings_are_refused_by_name() {
     refused(&["dataset", "create", "/a", "--on", "compute", "--replicas", "1"], &["compute (0)"]);
     refused(&["dataset", "create", "/a", "--layout", "lsn", "--replicas", "3"], &["lsn (2)"]);
     refused(&["cluster", "up", "--nodes", "4", "--sub-racks", "2x3"], &["--sub-racks"]);
+    let left = ["lsn7", "lsn8", "lsn9"].map(|host| cluster.dir().join("nodes").join(host).exists());
+    assert_eq!(left, [false; 3], "a refused node leaves nothing behind");
     cluster.ok(&["cluster", "down"]);
     refused(&["cluster", "up", "--sub-racks", "1x3"], &["further hosts", "lsn2"]);
     let plain = Cluster::up(2);

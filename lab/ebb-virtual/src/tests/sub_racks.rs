@@ -76,12 +76,12 @@ async fn check(client: &Client, inode: InodeId, file: u8, metablocks: u64) {
     client.close(handle).await;
 }
 
-/// Members of each metablock as (node, volume).
+/// Members of each written metablock as (node, volume).
 async fn placed(client: &Client, file: InodeId) -> Vec<Vec<(u64, u64)>> {
     let map = GetMap { inode: file.raw(), first_index: 0, limit: 1_000 };
     let records = client.meta(&Credentials::root(), Op::GetMap(map)).await.unwrap().metablocks;
     let members = |record: &pb::Metablock| record.members.iter().map(|one| (one.node, one.volume)).collect();
-    records.iter().map(members).collect()
+    records.iter().filter(|record| record.is_written()).map(members).collect()
 }
 
 /// Nodes by their hosts.

@@ -78,10 +78,11 @@ fn a_host_with_data_of_a_chain_is_the_policy_s_business() {
 
 proptest! {
     #[test]
-    fn no_host_without_data_is_powered_without_its_disks(watts in 0.0_f64..700.0, dead in proptest::collection::btree_set(1_u64..5, 0..3), policy in prop::sample::select(PolicyKind::ALL)) {
+    fn no_host_without_data_is_powered_without_its_disks(watts in 0.0_f64..700.0, dead in proptest::collection::btree_set(prop_oneof![1_u64..5, 11_u64..13, 21_u64..23, 41_u64..43], 0..4), is_late in any::<bool>(), policy in prop::sample::select(PolicyKind::ALL)) {
         prop_assume!(policy != PolicyKind::AlwaysOn);
         let mut case = case(watts);
         case.dead = dead.into_iter().map(NodeId::new).collect();
+        case.late = if is_late { case.dead.clone() } else { BTreeSet::new() };
         let plan = case.plan(policy);
         for (id, node) in &plan.nodes {
             for lsn in case.hardware.lsns_of(*id) {
