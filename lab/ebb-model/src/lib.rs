@@ -23,7 +23,7 @@
 //! - time. Clocks appear as one assumption: a *read* lease ends at its client before the master considers it ended. The
 //!   model assumes no such thing of a *write* lease. Only epochs protect it.
 //!
-//! **Other models.** Nine subjects have models of their own:
+//! **Other models.** Ten subjects have models of their own:
 //! - [`sharing`]: files that several clients write through the proxy. There a whole set of members is one object.
 //! - [`standins`]: members that sleep.
 //! - [`guests`]: copies away from home.
@@ -33,6 +33,7 @@
 //! - [`returns`]: members that come back.
 //! - [`raid`]: copies that are given up for check metablocks.
 //! - [`takeovers`]: files that a client takes over from others.
+//! - [`snapshots`]: what snapshots and the live file share.
 //!
 //! Reading order: [`names`], [`message`], [`replica`], [`client`], [`master`], then [`actions`] (what may happen),
 //! [`properties`] (what must hold), [`mutant`], [`forget`] and [`symmetry`] (why the search ends).
@@ -58,6 +59,7 @@ pub mod raid;
 pub mod replica;
 pub mod returns;
 pub mod sharing;
+pub mod snapshots;
 pub mod standins;
 pub mod state;
 pub mod symmetry;
