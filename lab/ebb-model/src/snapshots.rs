@@ -65,8 +65,8 @@ impl Bounds {
     /// Nothing.
     pub const NONE: Self =
         Self { leases: 0, writes: 1, written: 1, losses: 0, snapshots: 0, ends: 0, seals: 0, moves: 0 };
-    /// Two holders, one of which is given up.
-    pub const WRITES: Self = Self { leases: 2, writes: 3, losses: 1, snapshots: 3, ..Self::NONE };
+    /// Three holders, one of which is given up.
+    pub const WRITES: Self = Self { leases: 3, writes: 3, losses: 1, snapshots: 3, ..Self::NONE };
     /// The file is cut and removed, and both of its metablocks are written.
     pub const ENDS: Self = Self { leases: 1, writes: 3, written: 2, snapshots: 3, ends: 2, ..Self::NONE };
     /// A copy goes to another node.

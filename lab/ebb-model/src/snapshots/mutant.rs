@@ -17,10 +17,8 @@ pub enum Mutant {
     StampsTheFrozen,
     /// An heir has the id of the metablock whose place it takes.
     HeirTakesTheOldId,
-    /// A grant gives what is frozen no more to write in, though there is an heir.
-    GrantsBesideAnHeir,
-    /// Such a grant does not bring the members anew, which may have changed while it was frozen.
-    GrantsWithoutMembers,
+    /// What is frozen is free for its holder as soon as the snapshot is removed, whatever the holder has begun.
+    ThawsUnderALease,
     /// What the file loses is freed.
     FreesWithTheFile,
     /// What the file loses stays for the snapshot that was taken last, whether it is there or not.
@@ -58,8 +56,7 @@ impl Mutant {
         Self::TakesLateWrites,
         Self::StampsTheFrozen,
         Self::HeirTakesTheOldId,
-        Self::GrantsBesideAnHeir,
-        Self::GrantsWithoutMembers,
+        Self::ThawsUnderALease,
         Self::FreesWithTheFile,
         Self::KeepsForTheLastTaken,
         Self::ForgetsOlderSnapshots,
@@ -79,7 +76,7 @@ impl Mutant {
     pub const fn bounds(self) -> Bounds {
         match self {
             Self::TakesLateWrites => Bounds { leases: 1, writes: 3, snapshots: 1, ..NONE },
-            Self::TakesBesideAHolder | Self::WritesByAnOldMap | Self::HeirTakesTheOldId | Self::GrantsBesideAnHeir => {
+            Self::TakesBesideAHolder | Self::WritesByAnOldMap | Self::HeirTakesTheOldId | Self::ThawsUnderALease => {
                 Bounds { leases: 1, writes: 2, snapshots: 1, ..NONE }
             }
             Self::TakesBeforeTheRecovery | Self::StampsTheFrozen => {
@@ -92,7 +89,7 @@ impl Mutant {
             Self::SealForgetsSnapshots => Bounds { ends: 1, snapshots: 1, seals: 1, ..NONE },
             Self::FreesBallast => Bounds { leases: 1, ends: 1, seals: 1, ..NONE },
             Self::ListsItsOwnMembers => Bounds { snapshots: 1, moves: 1, ..NONE },
-            Self::MovesBlindly | Self::MovesWhatIsThawed | Self::GrantsWithoutMembers => {
+            Self::MovesBlindly | Self::MovesWhatIsThawed => {
                 Bounds { leases: 1, writes: 2, snapshots: 1, moves: 1, ..NONE }
             }
         }

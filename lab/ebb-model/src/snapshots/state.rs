@@ -158,7 +158,7 @@ pub struct Seen {
     pub frozen_changed: bool,
     /// A client that had lost its lease wrote after a snapshot.
     pub late_write: bool,
-    /// A holder was told to write in place what had been frozen when it took its lease.
+    /// A holder wrote in place what a removed snapshot had.
     pub thawed_by_removal: bool,
     /// What a removed snapshot had stays for an older one.
     pub kept_for_older: bool,
@@ -187,6 +187,8 @@ pub struct State {
     pub epoch: u8,
     /// Logged: who writes, by place.
     pub holder: Option<usize>,
+    /// Logged with a lease: of what the file has, lower ids are frozen until the lease ends, and its recovery if it is lost.
+    pub frozen_below: usize,
     /// Logged: the holder was given up, and its writes have not been found yet.
     pub is_recovering: bool,
     /// Logged: snapshots in the order in which they were taken.
@@ -225,6 +227,7 @@ impl State {
             next: INDEXES,
             epoch: 1,
             holder: None,
+            frozen_below: 0,
             is_recovering: false,
             snapshots: Vec::new(),
             moving: None,

@@ -41,14 +41,22 @@ fn is_kept_for(state: &State, block: usize, number: usize) -> bool {
     state.records[block].is_some_and(|record| record.owner == Owner::Kept(number as u8))
 }
 
-/// Whether writes to what the live file has go to an heir.
+/// Whether writes to what the live file has go to an heir: a RAID set has it, or a snapshot. What is frozen when a client takes its lease
+/// stays so as long as it holds the file, though the snapshot may go: a client would have to learn that, while an heir is on its way.
 pub(super) fn is_frozen(model: &Snapshots, state: &State, block: usize) -> bool {
     let is_sealed = state.records[block].is_some_and(|record| record.is_sealed);
-    let newest = match model.is(Mutant::ForgetsOlderSnapshots) {
-        true => state.newest_with(block).filter(|number| usize::from(*number) + 1 == state.snapshots.len()),
-        false => state.newest_with(block),
+    let below = match state.is_idle() || model.is(Mutant::ThawsUnderALease) {
+        true => frozen_below(model, state),
+        false => state.frozen_below,
     };
-    is_sealed || newest.is_some()
+    is_sealed || block < below
+}
+
+/// Ids below this one are frozen by snapshots that can be read now.
+pub(super) fn frozen_below(model: &Snapshots, state: &State) -> usize {
+    let counts =
+        |number: u8| usize::from(number) + 1 == state.snapshots.len() || !model.is(Mutant::ForgetsOlderSnapshots);
+    state.living().find(|(number, _)| counts(*number)).map_or(0, |(_, taken)| taken.next)
 }
 
 /// The live file has this no more.
@@ -88,7 +96,6 @@ pub(super) fn expire(state: &mut State) {
 
 /// The highest version wins. What is frozen is left out.
 pub(super) fn recover(model: &Snapshots, state: &mut State) {
-    state.is_recovering = false;
     for block in state.map.into_iter().flatten() {
         let Some(record) = state.records[block] else { continue };
         if is_frozen(model, state, block) && !model.is(Mutant::StampsTheFrozen) {
@@ -104,6 +111,7 @@ pub(super) fn recover(model: &Snapshots, state: &mut State) {
         }
         state.records[block] = Some(Record { version: stamped, ..record });
     }
+    (state.is_recovering, state.frozen_below) = (false, 0);
 }
 
 pub(super) fn remove_file(model: &Snapshots, state: &mut State) {

@@ -1,10 +1,12 @@
 //! Clients: leases, heirs, writes, cuts.
 
 use super::Action;
-use super::master::{is_frozen, lose};
+use super::master::{frozen_below, is_frozen, lose};
 use crate::names::Writes;
 use crate::raid::state::{Places, Version};
-use crate::snapshots::state::{BLOCKS, Client, Known, NODES, Owner, Record, Replica, Sent, State, Taken, nodes_of};
+use crate::snapshots::state::{
+    BLOCKS, Client, INDEXES, Known, NODES, Owner, Record, Replica, Sent, State, Taken, nodes_of,
+};
 use crate::snapshots::{Mutant, Snapshots};
 
 pub(super) fn enumerate(model: &Snapshots, state: &State, actions: &mut Vec<Action>) {
@@ -79,6 +81,7 @@ fn all_synced(state: &State, client: &Client) -> bool {
 pub(super) fn take_lease(model: &Snapshots, state: &mut State, number: usize) {
     state.used.leases += 1;
     state.epoch += 1;
+    state.frozen_below = frozen_below(model, state);
     state.holder = Some(number);
     let known = |block: usize| {
         let record = state.records[block]?;
@@ -89,27 +92,16 @@ pub(super) fn take_lease(model: &Snapshots, state: &mut State, number: usize) {
     state.clients[number] = Some(Client { epoch: state.epoch, map });
 }
 
-/// The answer is an heir. It is what the file has, if a removed snapshot had frozen that and there is no heir yet: a write there would
-/// be lost with a late swap.
+/// The answer is an heir, and the same one if it is asked again.
 pub(super) fn grant(model: &Snapshots, state: &mut State, number: usize, index: usize) {
     let Some(block) = state.map[index] else { return };
-    let has_heir = heir_of(state, index).is_some();
-    if has_heir && !model.is(Mutant::GrantsBesideAnHeir) {
-        return;
-    }
-    let is_free = !is_frozen(model, state, block);
-    if is_free || model.is(Mutant::HeirTakesTheOldId) {
-        state.seen.thawed_by_removal = is_free;
-        let known = state.clients[number].as_mut().and_then(|client| client.map[index].as_mut());
-        if let (Some(known), Some(record)) = (known, state.records[block]) {
+    if !is_frozen(model, state, block) || model.is(Mutant::HeirTakesTheOldId) {
+        if let Some(known) = state.clients[number].as_mut().and_then(|client| client.map[index].as_mut()) {
             known.is_frozen = false;
-            if !model.is(Mutant::GrantsWithoutMembers) {
-                known.members = record.members;
-            }
         }
         return;
     }
-    if state.next < BLOCKS && !has_heir {
+    if state.next < BLOCKS && heir_of(state, index).is_none() {
         let members = Places::of(&[0, 1]);
         let version = Version::default();
         state.records[state.next] = Some(Record { owner: Owner::Heir(index), version, members, is_sealed: false });
@@ -127,7 +119,7 @@ pub(super) fn pull(state: &mut State, index: usize) {
     }
 }
 
-/// It compares the version. Whether the other one is frozen still does not matter: its holder did not write it.
+/// It compares the version. Its holder writes neither of both before.
 pub(super) fn swap(model: &Snapshots, state: &mut State, number: usize, index: usize) {
     let (Some((heir, record)), Some(block)) = (heir_of(state, index), state.map[index]) else { return };
     let Some(old) = state.records[block] else { return };
@@ -146,10 +138,12 @@ pub(super) fn write(state: &mut State, number: usize, index: usize) {
     let epoch = client.epoch;
     let Some(known) = &mut client.map[index] else { return };
     let before = known.written;
-    known.written = Version { writes: before.writes.with(write), ..before };
+    let after = Version { writes: before.writes.with(write), ..before };
+    known.written = after;
     state.used.writes += 1;
-    let is_late = epoch < state.epoch;
-    state.sent.push(Sent { block: known.block, epoch, before, after: known.written });
+    let (is_late, block) = (epoch < state.epoch, known.block);
+    state.seen.thawed_by_removal = !is_late && block < INDEXES && !state.snapshots.is_empty();
+    state.sent.push(Sent { block, epoch, before, after });
     state.seen.late_write = is_late && state.living().next().is_some();
 }
 
@@ -186,7 +180,7 @@ pub(super) fn give_back(state: &mut State, number: usize) {
             record.version = known.written;
         }
     }
-    state.holder = None;
+    (state.holder, state.frozen_below) = (None, 0);
     end_heirs(state);
 }
 
