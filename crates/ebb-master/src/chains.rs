@@ -443,7 +443,12 @@ pub(crate) fn describe(shared: &Shared, call: &pb::DescribeDataset) -> Result<pb
     };
     let tally = of(&shared.soft(), &dataset)?.tally.clone();
     let blocks = tally.blocks();
-    let target = if blocks == 0 { vec![0; chain.nodes().len()] } else { chain.target(blocks)? };
+    let target = match chain.shape() {
+        // How much a localized storage node has is its writers' business.
+        ChainShape::Halves => Vec::new(),
+        _ if blocks == 0 => vec![0; chain.nodes().len()],
+        _ => chain.target(blocks)?,
+    };
     let actual: Vec<u64> = chain.nodes().iter().map(|node| tally.on(*node)).collect();
     let extras = extras(&shared.group.machine(), id);
     let elsewhere = tally.copies() - actual.iter().sum::<u64>();

@@ -19,7 +19,7 @@ use crate::view::ClusterView;
 /// A request for places of copies.
 #[derive(Clone, Debug)]
 pub(crate) struct Need {
-    /// The file, or the directory of a new file.
+    /// The file, or a number in place of it for a new file.
     pub inode: InodeId,
     /// Dataset with its settings.
     pub dataset: pb::Dataset,

@@ -72,8 +72,16 @@ pub(crate) fn for_create(
     // Most files are small, so the first reservation is one block.
     let bytes = dataset.block_size;
     let mut placed = Placed::default();
-    placed.add(place_new(shared, &Need::fresh(directory, dataset, 0, writer, bytes))?);
+    placed.add(place_new(shared, &Need::fresh(number_of_new(directory, &create.name), dataset, 0, writer, bytes))?);
     Ok(placed)
+}
+
+/// A number in place of the inode that a new file will have. Layouts begin each file elsewhere by it: with the directory's, all
+/// small files of a directory would lie on one disk.
+fn number_of_new(directory: InodeId, name: &[u8]) -> InodeId {
+    let part = |bytes: &[u8]| bytes.iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+    let parts: Vec<u64> = [directory.raw()].into_iter().chain(name.chunks(8).map(part)).collect();
+    InodeId::new(ebb_layout::hash(&parts))
 }
 
 /// Places the metablocks that the file lacks, and checks that existing ones can get more room.

@@ -139,10 +139,10 @@ struct UpArgs {
     /// disks of its sub-rack, and runs no tasks. The default dataset gets the layout lsn.
     #[arg(long, conflicts_with = "nodes", value_name = "SUB-RACKSxHOSTS")]
     sub_racks: Option<SubRackCount>,
-    /// Number of volumes of each localized storage node.
-    #[arg(long, default_value_t = 4, requires = "sub_racks")]
-    lsn_volumes: u32,
-    /// Copies in the default dataset of a new cluster [default: 3, or the number of nodes if smaller].
+    /// Number of volumes of each localized storage node [default: 4].
+    #[arg(long, requires = "sub_racks", conflicts_with = "nodes")]
+    lsn_volumes: Option<u32>,
+    /// Copies in the default dataset of a new cluster [default: 3, with --sub-racks 2, or the number of nodes if smaller].
     #[arg(long)]
     replicas: Option<u32>,
     /// Time in milliseconds after which a silent block server counts as dead [default: 30000, or as before].
@@ -204,7 +204,7 @@ impl Cli {
                         volumes: args.volumes.unwrap_or(u32::from(args.sub_racks.is_none())),
                         racks: args.racks,
                         sub_racks: args.sub_racks,
-                        lsn_volumes: args.lsn_volumes,
+                        lsn_volumes: args.lsn_volumes.unwrap_or(4),
                     },
                     replicas: args.replicas,
                     dead_after_ms: args.dead_after_ms,

@@ -269,7 +269,7 @@ async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs
     let replicas = args.replicas.unwrap_or(if is_lsn { 2 } else { 3 });
     if replicas == 0 || replicas as usize > nodes {
         let of_class = if class == NodeClass::Any { String::new() } else { format!(" of the class {class}") };
-        bail!(Invalid, "--replicas {replicas}: between 1 and the number of nodes with volumes{of_class} ({nodes})");
+        bail!(Invalid, "--replicas {replicas}: between 1 and the number of nodes{of_class} ({nodes})");
     }
     check_min_copies(args.min_copies, replicas)?;
     let primaries = args.primaries.unwrap_or(0);

@@ -26,7 +26,7 @@ pub struct UpOptions {
     pub nodes: Option<u32>,
     /// How new ones are made.
     pub new: NewNodes,
-    /// Copies that the default dataset keeps; none: three, or as many as there are nodes with volumes.
+    /// Copies that the default dataset keeps; none: three, with sub-racks two, or as many as there are nodes with volumes.
     pub replicas: Option<u32>,
     /// Overrides how long a silent block server counts as live.
     pub dead_after_ms: Option<u64>,
@@ -67,7 +67,9 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
             let Some(nodes) = options.storing_nodes() else {
                 bail!(Invalid, "{} has no cluster yet: give --nodes N to make one of N nodes", path.display());
             };
-            ClusterDir::create(path, options.replicas.unwrap_or(nodes.min(3)))?
+            // Two copies are one in each half of the localized storage nodes.
+            let usual = if options.new.sub_racks.is_some() { 2 } else { 3 };
+            ClusterDir::create(path, options.replicas.unwrap_or(nodes.min(usual)))?
         }
         Err(error) => return Err(error),
     };

@@ -102,11 +102,12 @@ fn sharing_line(lies: &pb::DescribeDatasetReply) -> Option<String> {
 /// One line for each node, in the order of the chain.
 fn chain_table(lies: &pb::DescribeDatasetReply, has_chain: bool) -> Table {
     let mut table = Table::new(&[if has_chain { "CHAIN" } else { "NODE" }, "TARGET", "ACTUAL", "AWAY", "GUESTS"]);
-    for (place, ((node, target), actual)) in lies.chain.iter().zip(&lies.target).zip(&lies.actual).enumerate() {
+    for (place, (node, actual)) in lies.chain.iter().zip(&lies.actual).enumerate() {
         let away = lies.away.iter().find(|away| away.home == *node).map_or(0, |away| away.metablocks);
         let guests = lies.guests.get(place).copied().unwrap_or(0);
-        let cells = [*target, *actual, away, guests].map(|count| count.to_string());
-        table.row([NodeId::new(*node).to_string()].into_iter().chain(cells).collect());
+        let target = lies.target.get(place).map_or_else(|| "-".to_owned(), ToString::to_string);
+        let cells = [*actual, away, guests].map(|count| count.to_string());
+        table.row([NodeId::new(*node).to_string(), target].into_iter().chain(cells).collect());
     }
     table
 }

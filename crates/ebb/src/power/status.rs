@@ -149,13 +149,16 @@ fn lines(status: &pb::PowerStatusReply) -> Vec<String> {
     lines
 }
 
+/// Bytes below which the watts for each terabyte say nothing.
+const STORED_MIN: u64 = 1_000_000_000;
+
 /// What localized storage nodes draw for each terabyte and for each host served; none where there are none.
 fn lsn_line(nodes: &[pb::PowerNode]) -> Option<String> {
     let lsns = || nodes.iter().filter(|node| node.hosts_served > 0);
     let (watts, stored): (f64, u64) = (lsns().map(|node| node.watts).sum(), lsns().map(|node| node.stored_bytes).sum());
     let hosts: u32 = lsns().map(|node| node.hosts_served).sum();
     let for_each_terabyte = match stored {
-        0 => String::new(),
+        ..STORED_MIN => String::new(),
         bytes => format!("{:.1} W for each TB stored, ", watts / (bytes as f64 / 1e12)),
     };
     (hosts > 0).then(|| {
@@ -246,6 +249,23 @@ mod tests {
         status.served_bytes = 512 << 20;
         assert_eq!(to_json(&status)["joules_per_gib"], 600.0);
         assert!(lines(&status)[2].starts_with("600 J for each GiB served"), "{:?}", lines(&status));
+    }
+
+    #[test]
+    fn watts_of_localized_storage_nodes_are_shown_for_each_terabyte_and_host() {
+        let node = |hosts_served, stored_bytes| pb::PowerNode {
+            watts: 120.0,
+            hosts_served,
+            stored_bytes,
+            ..Default::default()
+        };
+        assert_eq!(lsn_line(&[node(0, 0)]), None);
+        let line = lsn_line(&[node(3, 2_000_000_000_000), node(3, 1_000_000_000_000), node(0, 0)]).unwrap();
+        assert_eq!(
+            line,
+            "2 localized storage nodes draw 240.0 W: 80.0 W for each TB stored, 40.0 W for each of 6 hosts served"
+        );
+        assert!(!lsn_line(&[node(1, 999)]).unwrap().contains("TB"), "too little is stored to tell");
     }
 
     #[test]

@@ -50,10 +50,12 @@ fn a_cluster_of_sub_racks_keeps_data_beside_its_hosts() {
     write_synced(&mount.join("data/f"), text.as_bytes()).unwrap();
     let places = hosts(&cluster, "/data/f");
     assert!(places.len() >= 15 && places.iter().all(|hosts| hosts[..] == ["lsn2", "lsn1"]), "{places:?}");
-    let volumes = cluster.json(&["node", "list"])[1]["volumes"].clone();
-    let used: Vec<u64> =
-        volumes.as_array().unwrap().iter().map(|volume| volume["replicas"].as_u64().unwrap()).collect();
-    assert!(used.iter().all(|replicas| replicas.abs_diff(4) <= 1), "a stream goes over all disks: {used:?}");
+    // Nodes tell how many replicas they have with their heartbeats.
+    wait_for("a stream that lies on all disks", Duration::from_secs(20), || {
+        let volumes = cluster.json(&["node", "list"])[1]["volumes"].clone();
+        let replicas = |volume: &Value| volume["replicas"].as_u64().unwrap();
+        volumes.as_array().unwrap().iter().all(|volume| replicas(volume).abs_diff(4) <= 1)
+    });
 
     // Each sub-rack has a copy of everything. A few reads go to the other one, where less waits.
     let near = cluster.json(&["job", "count", "/data"]);
@@ -124,6 +126,7 @@ fn contradictions_and_impossible_settings_are_refused_by_name() {
     refused(&["dataset", "create", "/a", "--on", "compute", "--replicas", "1"], &["compute (0)"]);
     refused(&["dataset", "create", "/a", "--layout", "lsn", "--replicas", "3"], &["lsn (2)"]);
     refused(&["cluster", "up", "--nodes", "4", "--sub-racks", "2x3"], &["--sub-racks"]);
+    refused(&["cluster", "up", "--nodes", "4", "--lsn-volumes", "2"], &["--lsn-volumes"]);
     let left = ["lsn7", "lsn8", "lsn9"].map(|host| cluster.dir().join("nodes").join(host).exists());
     assert_eq!(left, [false; 3], "a refused node leaves nothing behind");
     cluster.ok(&["cluster", "down"]);

@@ -1,6 +1,7 @@
 //! RAID sets in a whole cluster.
 
 mod encode;
+mod on_lsns;
 mod repack;
 mod soon;
 mod swarm;
@@ -16,7 +17,7 @@ use ebb_types::{Credentials, InodeId};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{CreateDataset, GetMap, GetRaidSets, Op};
 
-use crate::power::PowerCluster;
+use crate::power::{PowerCluster, PowerOptions};
 
 const INTERVAL: Duration = Duration::from_secs(2);
 const METABLOCK: usize = 1 << 20;
@@ -48,19 +49,23 @@ impl Scene {
 
     /// So many nodes, and this layout.
     async fn start_on(world: &World, policy: PolicyKind, nodes: usize, layout: &str) -> Self {
-        let cluster = PowerCluster::start(world, nodes, policy, INTERVAL).await.unwrap();
+        let settings = pb::Dataset { layout: layout.into(), replicas: 3, ..Default::default() };
+        Self::start_with(world, PowerOptions::new(nodes, policy, INTERVAL), settings).await
+    }
+
+    /// This cluster, and a dataset with this layout and so many copies.
+    async fn start_with(world: &World, options: PowerOptions, settings: pb::Dataset) -> Self {
+        let cluster = PowerCluster::start_with(world, options).await.unwrap();
         let client = cluster.connect("client").await.unwrap();
         let dataset = pb::Dataset {
             path: "/cold".into(),
-            layout: layout.into(),
-            replicas: 3,
             block_size: 256 << 10,
             metablock_size: METABLOCK as u64,
             raid_copies: 1,
             raid_slots: 4,
             raid_rows: 2,
             delay_ms: 5_000,
-            ..Default::default()
+            ..settings
         };
         let root = Credentials::root();
         let made = client

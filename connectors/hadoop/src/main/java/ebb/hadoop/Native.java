@@ -73,7 +73,10 @@ final class Native {
   /** Hosts and racks, as {@link Answer#hosts}. */
   static native byte[] hosts(long session) throws IOException;
 
-  /** Bytes that this session sent to other hosts, received from them, and read from files of its own host. */
+  /**
+   * Bytes that this session sent to other hosts, received from them, and read from files of its own host; then those of
+   * the first two that went to hosts of its sub-rack, and came from them.
+   */
   static native long[] traffic(long session) throws IOException;
 
   // --- Names --------------------------------------------------------------------------------------------------------
