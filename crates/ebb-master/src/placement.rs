@@ -19,7 +19,7 @@ use crate::view::ClusterView;
 /// A request for places of copies.
 #[derive(Clone, Debug)]
 pub(crate) struct Need {
-    /// The file, or a number in place of it for a new file.
+    /// The file; of a new file its directory, or a number in place of it.
     pub inode: InodeId,
     /// Dataset with its settings.
     pub dataset: pb::Dataset,

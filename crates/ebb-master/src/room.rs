@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use ebb_layout::LayoutKind;
 use ebb_meta::{Effect, Machine};
 use ebb_types::{Credentials, DatasetId, ErrorKind, HostName, InodeId, NodeId, Result, SessionId, bail};
 use ebb_wire::pb;
@@ -72,12 +73,17 @@ pub(crate) fn for_create(
     // Most files are small, so the first reservation is one block.
     let bytes = dataset.block_size;
     let mut placed = Placed::default();
-    placed.add(place_new(shared, &Need::fresh(number_of_new(directory, &create.name), dataset, 0, writer, bytes))?);
+    // Layouts whose disks take turns begin each file elsewhere. The others draw.
+    let file = match dataset.layout.parse() {
+        Ok(LayoutKind::Striped | LayoutKind::Lsn) => number_of_new(directory, &create.name),
+        _ => directory,
+    };
+    placed.add(place_new(shared, &Need::fresh(file, dataset, 0, writer, bytes))?);
     Ok(placed)
 }
 
-/// A number in place of the inode that a new file will have. Layouts begin each file elsewhere by it: with the directory's, all
-/// small files of a directory would lie on one disk.
+/// A number in place of the inode that a new file will have. With the directory's, all small files of a directory would begin on
+/// one disk.
 fn number_of_new(directory: InodeId, name: &[u8]) -> InodeId {
     let part = |bytes: &[u8]| bytes.iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
     let parts: Vec<u64> = [directory.raw()].into_iter().chain(name.chunks(8).map(part)).collect();
