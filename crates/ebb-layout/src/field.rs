@@ -33,8 +33,8 @@ pub struct Field<'a> {
     pub usable: BTreeSet<NodeId>,
     /// The declared sub-racks.
     pub sub_racks: &'a SubRacks,
-    /// Every node by its host, well or not.
-    hosts: BTreeMap<&'a HostName, BTreeSet<NodeId>>,
+    /// Every volume, usable or not.
+    all: &'a [VolumeView],
     /// Host and rack of each present member that the view knows.
     present: Vec<(&'a HostName, &'a RackName)>,
     /// Racks with a present member or a candidate.
@@ -47,12 +47,8 @@ impl<'a> Field<'a> {
         if ask.replicas == 0 {
             bail!(Invalid, "a metablock needs at least one copy; 0 were asked for");
         }
-        let is_meant = |volume: &&VolumeView| ask.on.has(view.sub_racks.is_lsn(volume.host.as_str()));
+        let is_meant = |volume: &&VolumeView| is_meant(view, ask, volume);
         let mut disks: Vec<&VolumeView> = view.volumes.iter().collect();
-        let mut hosts: BTreeMap<&HostName, BTreeSet<NodeId>> = BTreeMap::new();
-        for volume in &disks {
-            hosts.entry(&volume.host).or_default().insert(volume.node);
-        }
         disks.sort_by_key(|volume| (volume.node, volume.volume));
         let taken: BTreeSet<NodeId> = ask.present.iter().map(|member| member.0).chain(ask.exclude.clone()).collect();
         let open = |volume: &&VolumeView| volume.usable && is_meant(volume) && !taken.contains(&volume.node);
@@ -62,12 +58,11 @@ impl<'a> Field<'a> {
 
         disks.retain(|volume| volume.usable && is_meant(volume) && volume.has_room(ask.bytes));
         let candidates = group_by_node(disks.iter().copied().filter(open));
-        let known: BTreeSet<NodeId> = view.volumes.iter().filter(is_meant).map(|volume| volume.node).collect();
-        check_enough(known.len(), ask, usable_nodes.len(), candidates.len())?;
+        check_enough(view, ask, usable_nodes.len(), candidates.len())?;
         let racks: BTreeSet<_> =
             candidates.iter().map(|node| node.rack).chain(present.iter().map(|place| place.1)).collect();
         let rack_count = racks.len();
-        Ok(Self { candidates, disks, usable, sub_racks: &view.sub_racks, hosts, present, rack_count })
+        Ok(Self { candidates, disks, usable, sub_racks: &view.sub_racks, all: &view.volumes, present, rack_count })
     }
 
     /// Most copies that one rack should take of `replicas`: HDFS's `(replicas - 1) / racks + 2`, and never all of
@@ -79,9 +74,9 @@ impl<'a> Field<'a> {
         ((replicas - 1) / self.rack_count + 2).min(replicas.max(2) - 1)
     }
 
-    /// The nodes on a host, well or not.
-    pub fn nodes_on(&self, host: &HostName) -> impl Iterator<Item = NodeId> + '_ {
-        self.hosts.get(host).into_iter().flatten().copied()
+    /// The nodes on a host, well or not, one for each volume.
+    pub fn nodes_on<'f>(&'f self, host: &'f HostName) -> impl Iterator<Item = NodeId> + 'f {
+        self.all.iter().filter(move |volume| volume.host == *host).map(|volume| volume.node)
     }
 
     /// The spread of the copies that are there before anything is chosen.
@@ -166,11 +161,19 @@ fn group_by_node<'a>(volumes: impl Iterator<Item = &'a VolumeView>) -> Vec<Candi
     nodes.into_values().collect()
 }
 
-fn check_enough(known: usize, ask: &Ask, usable: usize, roomy: usize) -> Result<()> {
+/// Whether a volume's node is of the class that may take a copy.
+fn is_meant(view: &View, ask: &Ask, volume: &VolumeView) -> bool {
+    ask.on.has(view.sub_racks.is_lsn(volume.host.as_str()))
+}
+
+fn check_enough(view: &View, ask: &Ask, usable: usize, roomy: usize) -> Result<()> {
     let missing = ask.missing();
     if roomy >= missing {
         return Ok(());
     }
+    let meant = view.volumes.iter().filter(|volume| is_meant(view, ask, volume));
+    let known: BTreeSet<NodeId> = meant.map(|volume| volume.node).collect();
+    let known = known.len();
     let nodes = match ask.on {
         NodeClass::Any => "nodes",
         NodeClass::Lsn => "localized storage nodes",

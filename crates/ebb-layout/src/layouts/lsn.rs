@@ -1,8 +1,8 @@
 //! Localized storage nodes (LSNs) with the disks of their sub-racks (Krish et al., Sec. III).
 //!
 //! The first copy of a metablock lies on the LSN of its writer, one hop from every task of that sub-rack. A stream goes over
-//! all disks of the LSN in turn, metablock by metablock. A writer whom no LSN serves, as a client outside, gets one by the
-//! room that LSNs have for each of their hosts; its file stays with that one.
+//! all disks of the LSN in turn, metablock by metablock. A writer without an LSN, such as a client
+//! outside, gets one by the room that LSNs have for each of their hosts. Its file stays with that one.
 //!
 //! The second copy lies in the other *half* of the LSNs ([`Half`]), in another rack if there is one there, and with each of
 //! its nodes in turn. So one half holds everything and is enough when power is short, and the load of an LSN that fails is
