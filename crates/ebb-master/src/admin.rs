@@ -137,7 +137,7 @@ pub(crate) async fn drain(shared: &Shared, call: &pb::DrainNode) -> Result<pb::D
     let mut left = pb::DrainReply::default();
     for metablock in volumes.iter().flat_map(|volume| machine.on_volume(*volume)) {
         left.metablocks_left += 1;
-        left.bytes_left += machine.find_metablock(metablock).map_or(0, |(_, record)| record.length);
+        left.bytes_left += machine.find_record(metablock).map_or(0, |record| record.length);
     }
     for (_, metablock, extras) in machine.all_extras() {
         if extras.iter().any(|extra| extra.node_id() == node) {

@@ -132,7 +132,7 @@ fn asked_of(node: NodeId, volume: VolumeId, metablocks: &[MetablockId]) -> Vec<(
 /// Members of the metablocks' sets that are sound and awake, as questions for [`describe`].
 fn members_of(shared: &Shared, metablocks: &[MetablockId]) -> Vec<(MetablockId, pb::Member)> {
     shared.with_view(|view| {
-        let record = |metablock: &MetablockId| Some((*metablock, view.machine.find_metablock(*metablock)?.1));
+        let record = |metablock: &MetablockId| Some((*metablock, view.machine.find_record(*metablock)?));
         let members = metablocks
             .iter()
             .filter_map(record)
@@ -222,7 +222,7 @@ fn sort_strays(
         if soft.encoding.is_a_row(metablock) {
             continue;
         }
-        let Some((inode, record)) = machine.find_metablock(metablock) else {
+        let Some(record) = machine.find_record(metablock) else {
             // A RAID set's own: another member has it, and this volume may have it again.
             let is_owned = machine.raid_set_of(metablock).is_some();
             let epoch = is_owned.then_some(Epoch::RETIRED.raw());
@@ -232,20 +232,26 @@ fn sort_strays(
         // S-8a: nobody writes to what is frozen, so its holder does not matter, and no recovery takes a replica of it.
         let frozen = record.frozen.is_some();
         // A holder, a recovery or a repair may be about to take this very replica into the set.
-        if !frozen && machine.holder(inode).is_some() {
+        let file = machine.find_metablock(metablock).map(|(inode, _)| inode);
+        if let Some(inode) = file.filter(|inode| !frozen && machine.holder(*inode).is_some()) {
             held.insert(inode);
             continue;
         }
-        let Some(attr) = machine.attr(inode).ok().filter(|attr| frozen || !attr.size_unknown) else { continue };
+        // What no file has any more is at its last epoch.
+        let (epoch, replicas) = match file.map(|inode| machine.attr(inode)) {
+            None => (record.min_version().epoch.raw(), 0),
+            Some(Ok(attr)) if frozen || !attr.size_unknown => (attr.epoch, attr.replicas),
+            Some(_) => continue,
+        };
         // A replica newer than the file's epoch in this log is from a history that the log cannot explain, so it stays.
-        let is_newer = convert::version(stray.version).epoch.raw() > attr.epoch;
-        let wanted = if frozen { record.members.len() } else { attr.replicas.max(1) as usize };
+        let is_newer = convert::version(stray.version).epoch.raw() > epoch;
+        let wanted = if frozen { record.members.len() } else { replicas.max(1) as usize };
         if is_newer || !(is_by_map || is_dispensable(&view, &record, wanted, described)) {
             continue;
         }
         let work = &soft.work;
         if !work.copies.contains_key(&metablock) && !work.extra_copies.contains_key(&metablock) {
-            let epoch = if frozen { Epoch::FROZEN.raw() } else { attr.epoch };
+            let epoch = if frozen { Epoch::FROZEN.raw() } else { epoch };
             gone.push(pb::DeletedReplica { metablock: metablock.raw(), epoch: Some(epoch), life });
         }
     }

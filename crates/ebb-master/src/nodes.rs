@@ -292,7 +292,7 @@ fn take_report(shared: &Shared, call: &pb::ReplicaReport) -> Result<Vec<u64>> {
 
 fn compare(machine: &Machine, work: &mut Work, popular: &mut Popular, volume: VolumeId, replica: &pb::ReplicaState) {
     let metablock = MetablockId::new(replica.metablock);
-    let Some((_, record)) = machine.find_metablock(metablock) else {
+    let Some(record) = machine.find_record(metablock) else {
         // Rows and ballast are of a RAID set and of no file.
         if machine.is_placed_on(metablock, volume) {
             work.excess.remove(&(volume, metablock));

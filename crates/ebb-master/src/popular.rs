@@ -111,7 +111,7 @@ impl Popular {
     pub fn loads(&self, machine: &Machine) -> BTreeMap<NodeId, f64> {
         let mut loads = BTreeMap::new();
         for (metablock, heat) in self.averages.iter() {
-            let Some((_, record)) = machine.find_metablock(metablock) else { continue };
+            let Some(record) = machine.find_record(metablock) else { continue };
             let copies = record.members.len() + record.extra.len();
             let blocks = record.length.div_ceil(BLOCK_SIZE_DEFAULT).max(1) as f64;
             for member in record.members.iter().chain(&record.extra) {

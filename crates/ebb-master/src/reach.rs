@@ -82,8 +82,8 @@ pub(crate) fn without_good_copy(shared: &Shared) -> u64 {
     let is_lost = |record: &pb::Metablock| {
         record.is_written() && record.members.iter().all(|member| damaged.contains(&replica_key(record, member)))
     };
-    let records = suspects.into_iter().filter_map(|metablock| machine.find_metablock(metablock));
-    records.filter(|(_, record)| is_lost(record)).count() as u64
+    let records = suspects.into_iter().filter_map(|metablock| machine.find_record(metablock));
+    records.filter(|record| is_lost(record)).count() as u64
 }
 
 #[cfg(test)]

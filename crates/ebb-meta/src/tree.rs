@@ -36,6 +36,11 @@ impl Machine {
         self.inodes.get_mut(&id).map(Arc::make_mut).expect("the operation has found this inode before it changes it")
     }
 
+    /// Whether it is there, and a directory.
+    pub(crate) fn is_directory(&self, id: InodeId) -> bool {
+        self.inodes.get(&id).is_some_and(|inode| inode.is_directory())
+    }
+
     /// The inode. Fails with kind `NotDirectory` if it is not a directory.
     pub(crate) fn directory(&self, id: InodeId) -> Result<&Inode> {
         let inode = self.inode(id)?;
@@ -215,10 +220,10 @@ impl Machine {
 
     /// A directory has one subdirectory less: the `..` of that one counted as a link. A removed directory has no links.
     pub(crate) fn lose_subdirectory(&mut self, id: InodeId) {
-        let directory = self.edit(id);
-        if directory.nlink == 0 {
+        if self.inodes.get(&id).is_some_and(|directory| directory.nlink == 0) {
             return;
         }
+        let directory = self.edit(id);
         assert!(directory.nlink > 2, "{id} counts no subdirectories and had one");
         directory.nlink -= 1;
     }

@@ -9,8 +9,10 @@ use ebb_types::{
 use ebb_wire::pb;
 
 use crate::machine::Machine;
+use crate::map::Metablock;
 use crate::outcome::Counts;
 use crate::permission;
+use crate::replicas::Owner;
 
 impl Machine {
     /// Attributes of an inode. Fails with kind `Stale` if it is gone.
@@ -60,7 +62,7 @@ impl Machine {
     }
 
     /// A metablock for a message to clients, with its extra copies.
-    pub(crate) fn record_of(&self, inode: InodeId, block: &crate::map::Metablock) -> pb::Metablock {
+    pub(crate) fn record_of(&self, inode: InodeId, block: &Metablock) -> pb::Metablock {
         pb::Metablock { extra: self.extras.get(inode, block.id).to_vec(), ..block.to_pb() }
     }
 
@@ -70,13 +72,39 @@ impl Machine {
         self.inodes.get(&inode).and_then(|inode| inode.file()).and_then(|file| file.trim.as_deref().copied())
     }
 
-    /// A metablock by its id, and its file. None if it was freed or never granted. An id from [`Self::next_metablock`]
-    /// on was never granted.
+    /// A metablock of a file by its id, and the file. None if no file has it: it was freed, or never granted. An id from
+    /// [`Self::next_metablock`] on was never granted.
     #[must_use]
     pub fn find_metablock(&self, id: MetablockId) -> Option<(InodeId, pb::Metablock)> {
         let inode = self.replicas.owner(id)?;
         let block = self.inodes.get(&inode)?.file()?.map.get(id)?;
         Some((inode, self.record_of(inode, block)))
+    }
+
+    /// The record of a metablock by its id, whoever has it. None of what has no record of its own: heirs, rows and ballast.
+    #[must_use]
+    pub fn find_record(&self, id: MetablockId) -> Option<pb::Metablock> {
+        match self.replicas.owner_of(id)? {
+            Owner::File(_) => self.find_metablock(id).map(|(_, record)| record),
+            Owner::Heir(_) | Owner::RaidSet(_) => None,
+        }
+    }
+
+    /// The one record of a metablock, wherever it is kept.
+    pub(crate) fn metablock(&self, id: MetablockId) -> Option<&Metablock> {
+        match self.replicas.owner_of(id)? {
+            Owner::File(inode) => self.inodes.get(&inode)?.file()?.map.get(id),
+            Owner::Heir(_) | Owner::RaidSet(_) => None,
+        }
+    }
+
+    /// Changes the one record of a metablock. Nothing happens without one.
+    pub(crate) fn edit_metablock(&mut self, id: MetablockId, change: impl FnOnce(&mut Metablock)) {
+        if let Some(Owner::File(inode)) = self.replicas.owner_of(id)
+            && let Some(file) = self.edit(inode).file_mut()
+        {
+            file.map.update(id, change);
+        }
     }
 
     /// Whether a file has this metablock, or a RAID set.

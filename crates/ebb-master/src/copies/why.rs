@@ -44,7 +44,7 @@ fn of_node(shared: &Shared, node: NodeId) -> Result<pb::ExplainCopiesReply> {
     let busy: BTreeSet<MetablockId> = shared.soft().work.busy_sets();
     let mut tally: BTreeMap<(pb::CopyState, String), u64> = BTreeMap::new();
     for metablock in busy {
-        let Some((_, record)) = machine.find_metablock(metablock) else { continue };
+        let Some(record) = machine.find_record(metablock) else { continue };
         if !record.members.iter().chain(&record.extra).any(|member| member.node_id() == node) {
             continue;
         }

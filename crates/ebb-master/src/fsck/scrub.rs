@@ -23,7 +23,7 @@ pub(super) async fn scrub(
     });
     if let Some(only) = only {
         let machine = shared.group.machine();
-        for (_, record) in only.iter().filter_map(|metablock| machine.find_metablock(*metablock)) {
+        for record in only.iter().filter_map(|metablock| machine.find_record(*metablock)) {
             for member in &record.members {
                 live.entry(member.node_id()).and_modify(|ids| ids.push(record.id));
             }
@@ -74,7 +74,7 @@ fn note_scrubbed(shared: &Shared, node: NodeId, reply: &pb::ScrubReply) {
     let machine = shared.group.machine();
     let mut soft = shared.soft();
     for metablock in reply.corrupt.iter().map(|id| MetablockId::new(*id)) {
-        let Some((_, record)) = machine.find_metablock(metablock) else { continue };
+        let Some(record) = machine.find_record(metablock) else { continue };
         for member in record.members.iter().filter(|member| member.node_id() == node) {
             soft.work.on_damage(metablock, VolumeId::new(member.volume));
         }

@@ -155,7 +155,7 @@ impl State {
             Effect::Orphaned(inode) => soft.nameless.add(*inode, self.runtime.now()),
             Effect::LeftOutChanged { metablock, old } => {
                 let work = &mut soft.work;
-                let now = machine.find_metablock(*metablock).map(|(_, record)| record.left_out);
+                let now = machine.find_record(*metablock).map(|record| record.left_out);
                 for member in old.iter().chain(now.iter().flatten()).filter_map(|one| one.member) {
                     let volume = member.volume_id();
                     let is_wanted = machine.is_left_out(*metablock, volume) || machine.is_placed_on(*metablock, volume);

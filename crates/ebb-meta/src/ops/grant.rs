@@ -55,7 +55,7 @@ impl Machine {
         let id = InodeId::new(op.inode);
         let placements = call.placements;
         let members = placements.get(at).map_or(&[][..], |placement| &placement.members);
-        if let Some(block) = self.edit(id).file().and_then(|file| file.map.at_index(index)).cloned() {
+        if let Some(block) = self.inodes.get(&id).and_then(|inode| inode.file()?.map.at_index(index)).cloned() {
             if block.frozen.is_none() {
                 return block.to_pb();
             }

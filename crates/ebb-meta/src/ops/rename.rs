@@ -172,7 +172,7 @@ impl Machine {
     /// Moves the source to the target's name, and returns the inode that loses this name.
     fn move_over(&mut self, call: &mut Call<'_>, ends: Ends<'_>) -> Option<Displaced> {
         assert!(ends.target != Some(ends.source), "{} is moved over itself: it would lose its name", ends.source);
-        let source_is_directory = self.edit(ends.source).is_directory();
+        let source_is_directory = self.is_directory(ends.source);
         // I-30: the old name goes before the new one comes, so the file never has both.
         self.remove_entry(call, ends.source_parent, ends.source_name);
         let displaced = match ends.target {
@@ -207,7 +207,7 @@ impl Machine {
         for (moved, from, to) in
             [(ends.source, ends.source_parent, ends.target_parent), (target, ends.target_parent, ends.source_parent)]
         {
-            if self.edit(moved).is_directory() {
+            if self.is_directory(moved) {
                 self.lose_subdirectory(from);
                 self.edit(to).nlink += 1;
                 self.set_parent(moved, to);

@@ -50,7 +50,8 @@ impl Machine {
 
     /// Sets a size that has passed [`Self::check_size`].
     pub(crate) fn cut(&mut self, call: &mut Call<'_>, op: &meta_op::SetAttr, id: InodeId, size: u64) {
-        let dataset = self.edit(id).dataset;
+        let inode = self.edit(id);
+        let dataset = inode.dataset;
         let metablock_size = self.datasets.settings(dataset).metablock_size;
         let (index, edge) = (size / metablock_size, size % metablock_size);
         let inode = self.edit(id);

@@ -61,8 +61,8 @@ impl Machine {
                     let owner = self.replicas.owner_of(slot.metablock);
                     expect(owner == Some(Owner::RaidSet(id)), "its ballast is not in the index");
                 }
-                SlotOwner::File(inode) => {
-                    let block = self.inodes.get(inode).and_then(|inode| inode.file()?.map.get(slot.metablock));
+                SlotOwner::File(_) => {
+                    let block = self.metablock(slot.metablock);
                     // I-63: what is frozen has one version.
                     expect(block.is_some_and(|block| block.version == slot.version), "a slot's version is another");
                     let frozen = block.and_then(|block| block.frozen);

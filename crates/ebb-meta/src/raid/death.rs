@@ -61,14 +61,10 @@ impl Machine {
                     let sources = self.slot_sources(slot);
                     self.free_beside(call, slot.metablock, &sources);
                 }
-                SlotOwner::File(inode) => {
-                    if let Some(file) = self.edit(*inode).file_mut() {
-                        file.map.update(slot.metablock, |block| {
-                            block.frozen = block.frozen.map(|frozen| frozen.alone());
-                            block.generation += 1;
-                        });
-                    }
-                }
+                SlotOwner::File(_) => self.edit_metablock(slot.metablock, |block| {
+                    block.frozen = block.frozen.map(|frozen| frozen.alone());
+                    block.generation += 1;
+                }),
             }
         }
         call.effects.push(Effect::RaidSetChanged(id));

@@ -34,7 +34,7 @@ impl Machine {
         match self.replicas.owner_of(id)? {
             Owner::RaidSet(set) => Some(set),
             Owner::Heir(_) => None,
-            Owner::File(inode) => self.inodes.get(&inode)?.file()?.map.get(id)?.frozen?.raid_set,
+            Owner::File(_) => self.metablock(id)?.frozen?.raid_set,
         }
     }
 
@@ -43,7 +43,7 @@ impl Machine {
     /// That of a row is its encoder's: no record names it, as a row has one writer and one length.
     #[must_use]
     pub fn placed_metablock(&self, id: MetablockId) -> Option<(Vec<pb::Member>, Version)> {
-        if let Some((_, record)) = self.find_metablock(id) {
+        if let Some(record) = self.find_record(id) {
             let version = record.min_version();
             return Some((record.members, version));
         }
@@ -122,8 +122,8 @@ impl Machine {
                         bail!(Corrupt, "{id}: {} is recorded twice, or above the counter", slot.metablock);
                     }
                 }
-                SlotOwner::File(inode) => {
-                    let block = self.inodes.get(inode).and_then(|inode| inode.file()?.map.get(slot.metablock));
+                SlotOwner::File(_) => {
+                    let block = self.metablock(slot.metablock);
                     let frozen = block.and_then(|block| block.frozen);
                     if frozen.map(|frozen| (frozen.raid_set, frozen.slot)) != Some((Some(id), place)) {
                         bail!(Corrupt, "{id}: {} does not say that it is in slot {place}", slot.metablock);

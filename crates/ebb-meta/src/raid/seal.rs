@@ -178,13 +178,11 @@ impl Machine {
             let (inode, metablock) = (InodeId::new(slot.inode), MetablockId::new(slot.metablock));
             let place = u32::try_from(place).expect("few slots");
             self.end_extras_of(call, inode, metablock);
-            if let Some(file) = self.edit(inode).file_mut() {
-                file.map.update(metablock, |block| {
-                    block.frozen = Some(Frozen { raid_set: Some(id), slot: place, length: slot.length });
-                    // I-13: a change of the set that was decided before is refused from here on.
-                    block.generation += 1;
-                });
-            }
+            self.edit_metablock(metablock, |block| {
+                block.frozen = Some(Frozen { raid_set: Some(id), slot: place, length: slot.length });
+                // I-13: a change of the set that was decided before is refused from here on.
+                block.generation += 1;
+            });
             slots.push(Slot {
                 metablock,
                 version: version(slot.version),

@@ -2,7 +2,7 @@
 
 use ebb_layout::View;
 use ebb_layout::raid::{Part, Racks, RaidMembers, Seat, Sites, SpreadRule, check_spread};
-use ebb_types::{DatasetId, HostName, InodeId, MetablockId, NodeId, RackName, RaidCode, RaidSetId, Result, bail};
+use ebb_types::{DatasetId, HostName, MetablockId, NodeId, RackName, RaidCode, RaidSetId, Result, bail};
 use ebb_wire::pb;
 
 use super::{RaidSet, Slot, SlotOwner};
@@ -109,10 +109,7 @@ impl Machine {
     pub(crate) fn slot_members(&self, slot: &Slot) -> Vec<pb::Member> {
         match &slot.owner {
             SlotOwner::Ballast(members) => members.clone(),
-            SlotOwner::File(inode) => {
-                let block = self.inodes.get(inode).and_then(|inode| inode.file()?.map.get(slot.metablock));
-                block.map_or_else(Vec::new, |block| block.members.to_vec())
-            }
+            SlotOwner::File(_) => self.metablock(slot.metablock).map_or_else(Vec::new, |block| block.members.to_vec()),
         }
     }
 
@@ -156,14 +153,12 @@ impl Machine {
         let slot = &mut self.raid.get_mut(id).expect("it was checked").slots[place];
         match &mut slot.owner {
             SlotOwner::Ballast(old) => *old = members.to_vec(),
-            SlotOwner::File(inode) => {
-                let (inode, metablock) = (*inode, slot.metablock);
-                if let Some(file) = self.edit(inode).file_mut() {
-                    file.map.update(metablock, |block| {
-                        block.members = members.into();
-                        block.generation += 1;
-                    });
-                }
+            SlotOwner::File(_) => {
+                let metablock = slot.metablock;
+                self.edit_metablock(metablock, |block| {
+                    block.members = members.into();
+                    block.generation += 1;
+                });
             }
         }
     }
@@ -194,8 +189,7 @@ impl Machine {
             seats.parts.insert(Part::Row(place), row.member.iter().map(seat).collect());
         }
         for (place, slot) in (0..).zip(&set.slots) {
-            let inode = self.inodes.get(&InodeId::new(slot.inode));
-            let block = inode.and_then(|inode| inode.file()?.map.get(MetablockId::new(slot.metablock)));
+            let block = self.metablock(MetablockId::new(slot.metablock));
             if let Some(block) = block.filter(|block| is_thin(code, &block.members)) {
                 seats.parts.insert(Part::Slot(place), seats_of(&block.members));
             }

@@ -92,7 +92,7 @@ pub(crate) fn suspect_volumes(shared: &Shared, machine: &Machine, volumes: &[Vol
     };
     let suspects: BTreeSet<MetablockId> = volumes.iter().flat_map(|volume| machine.on_volume(*volume)).collect();
     let left = |metablock: &MetablockId| {
-        let members = machine.find_metablock(*metablock).map(|(_, record)| record.members).unwrap_or_default();
+        let members = machine.find_record(*metablock).map(|record| record.members).unwrap_or_default();
         members.iter().filter(|member| !dead.contains(&member.node_id())).count()
     };
     let ranked: Vec<_> = suspects.iter().map(|metablock| (*metablock, left(metablock))).collect();
