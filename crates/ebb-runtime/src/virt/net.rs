@@ -81,6 +81,8 @@ struct Host {
     name: String,
     /// No power: nothing arrives, nothing is answered.
     off: bool,
+    /// Of its port in each direction; none: each link's.
+    port_bytes_per_sec: Option<u64>,
     out_busy_ns: u64,
     receiving: Port,
     next_port: u16,
@@ -136,9 +138,14 @@ impl Network {
         if let Some(index) = state.hosts.iter().position(|host| host.name == name) {
             return HostId(index);
         }
-        let host =
-            Host { name: name.to_owned(), off: false, out_busy_ns: 0, receiving: Port::default(), next_port: 32_768 };
-        state.hosts.push(host);
+        state.hosts.push(Host {
+            name: name.to_owned(),
+            off: false,
+            port_bytes_per_sec: None,
+            out_busy_ns: 0,
+            receiving: Port::default(),
+            next_port: 32_768,
+        });
         HostId(state.hosts.len() - 1)
     }
 
@@ -151,6 +158,11 @@ impl Network {
     /// Sets how a direction behaves from now on.
     pub(super) fn set_link(&self, source: HostId, target: HostId, options: LinkOptions) {
         self.state.lock().link(self, source, target).options = options;
+    }
+
+    /// Sets the bandwidth of a host's port from now on, whatever its links have.
+    pub(super) fn set_port(&self, host: HostId, bytes_per_sec: u64) {
+        self.state.lock().hosts[host.0].port_bytes_per_sec = Some(bytes_per_sec);
     }
 
     /// Cuts a direction, perhaps once more; true if it was open.
@@ -324,13 +336,21 @@ impl State {
         let len = if let Item::Data(data) = &item { data.len() as u64 } else { 0 };
         let now_ns = network.executor.now_ns();
         let latency_ns = self.latency_ns(network, source, target);
-        let flow_ns = self.link(network, source, target).options.flow_ns(len);
+        let link = self.link(network, source, target).options;
         let ready_ns = if source == target {
-            now_ns + latency_ns + flow_ns
+            now_ns + latency_ns + link.flow_ns(len)
         } else {
+            let [sent_ns, received_ns] =
+                [source, target].map(|host| link.by_port(self.hosts[host.0].port_bytes_per_sec).flow_ns(len));
             let out_ns = self.hosts[source.0].out_busy_ns.max(now_ns);
-            self.hosts[source.0].out_busy_ns = out_ns + flow_ns;
-            self.hosts[target.0].receiving.reserve(now_ns, out_ns + latency_ns, flow_ns)
+            self.hosts[source.0].out_busy_ns = out_ns + sent_ns;
+            // A faster port is through with it when its last byte arrives, at the earliest.
+            let from_ns = out_ns + latency_ns + sent_ns.saturating_sub(received_ns);
+            let to = &mut self.hosts[target.0];
+            match to.port_bytes_per_sec {
+                Some(_) => to.receiving.reserve_parts(now_ns, from_ns, received_ns),
+                None => to.receiving.reserve(now_ns, from_ns, received_ns),
+            }
         };
         let Some(pipe) = self.pipes.get_mut(&id) else { return };
         let ready_ns = ready_ns.max(pipe.last_ready_ns);

@@ -99,6 +99,11 @@ impl Small {
 }
 
 impl LinkOptions {
+    /// As it is through a port with a bandwidth of its own, if it has one.
+    pub(super) fn by_port(self, bytes_per_sec: Option<u64>) -> Self {
+        Self { bandwidth_bytes_per_sec: bytes_per_sec.unwrap_or(self.bandwidth_bytes_per_sec), ..self }
+    }
+
     /// How long so many bytes occupy a port, in nanoseconds.
     pub(super) fn flow_ns(&self, bytes: u64) -> u64 {
         bytes.saturating_mul(1_000_000_000) / Small::bandwidth(self.small, bytes, self.bandwidth_bytes_per_sec)

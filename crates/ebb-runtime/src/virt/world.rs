@@ -139,6 +139,13 @@ impl World {
         self.0.network.set_link(from, to, options);
     }
 
+    /// Sets the bandwidth of a host's port, in bytes a second each way, from now on. Without it a port has that of the link
+    /// of each segment, so a host with a fast port and many slow peers would receive no faster than one of them sends.
+    pub fn port(&self, host: &str, bytes_per_sec: u64) {
+        let host = self.0.network.host(host);
+        self.0.network.set_port(host, bytes_per_sec);
+    }
+
     /// A hash over everything that happened: equal for two runs of one seed, or something escapes from the world.
     #[must_use]
     pub fn trace_hash(&self) -> u64 {

@@ -237,6 +237,34 @@ fn short_messages_may_flow_at_a_rate_of_their_own() {
     });
 }
 
+/// A port of its own bandwidth serves many slow peers at once, and each of them is as slow as its own port.
+#[test]
+fn a_fast_port_receives_from_slow_ones_side_by_side() {
+    World::run(1, WorldOptions { short_transfer: 0.0, ..WorldOptions::default() }, |world| async move {
+        let hub = world.process("hub");
+        let listener = hub.runtime().listen("0.0.0.0:7000").await.unwrap();
+        world.port("hub", 4_000_000);
+        let (mut sending, mut receiving) = (Vec::new(), Vec::new());
+        for peer in 0..8 {
+            let name = format!("peer{peer}");
+            world.port(&name, 1_000_000);
+            sending.push(world.process(&name).runtime().connect("hub:7000").await.unwrap());
+            receiving.push(listener.accept().await.unwrap());
+        }
+        for (count, ms) in [(1, 1000), (4, 1000), (8, 2000)] {
+            let start = world.now();
+            for stream in &mut sending[..count] {
+                stream.write.write_all(&[1; 1_000_000]).await.unwrap();
+            }
+            for stream in &mut receiving[..count] {
+                stream.read.read_exact(&mut vec![0; 1_000_000]).await.unwrap();
+            }
+            let took = (world.now() - start).as_millis();
+            assert!((ms..ms + ms / 10).contains(&took), "{count} peers: {took} ms");
+        }
+    });
+}
+
 /// While one connection sends much, another one has its turn after each segment.
 #[test]
 fn short_segments_let_others_pass() {
