@@ -11,7 +11,7 @@ use ebb_wire::{Message, Method, convert, pb};
 use crate::node::{Node, for_all};
 use crate::pipeline;
 use crate::source::{Front, RemoteReplica};
-use crate::{direct, feed, handoff, raid, rest};
+use crate::{direct, disks, feed, handoff, raid, rest};
 
 /// The block server's calls.
 #[derive(Debug)]
@@ -90,7 +90,8 @@ async fn read(node: &Node, message: pb::ReadReplica) -> Result<Answer> {
     let place = node.reads.enter(if message.sums_only { 0 } else { message.length });
     let purpose = if message.raid_set == 0 { Purpose::File } else { Purpose::Decoding };
     let metablock = MetablockId::new(message.metablock);
-    let read = volume.read_for(purpose, metablock, min_version, message.offset, message.length).await?;
+    let read = volume.read_for(purpose, metablock, min_version, message.offset, message.length).await;
+    let read = read.inspect_err(|error| disks::try_after(node, &volume, error))?;
     // I-4: a replica that is older than the reader may see gives no data.
     assert!(read.version >= min_version, "m{} at {} for a reader of {min_version}", message.metablock, read.version);
     let payload = match read.data {

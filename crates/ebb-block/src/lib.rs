@@ -30,6 +30,7 @@
 
 mod damage;
 mod direct;
+mod disks;
 mod excuse;
 mod feed;
 #[doc(hidden)]

@@ -9,16 +9,13 @@ use ebb_wire::{Call, pb};
 
 use crate::node::Node;
 use crate::report::{self, Rounds};
-use crate::{identity, seen};
+use crate::{disks, identity, seen};
 
 /// For one call to a master.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Heartbeats wait less: a late one is worth nothing.
 const HEARTBEAT_DEADLINE: Duration = Duration::from_secs(2);
-
-/// A volume with so many commits in the last seconds need not be timed.
-const TIMED_ENOUGH: u32 = 8;
 
 /// Pause after a call that no master answered; doubled up to the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -175,7 +172,7 @@ async fn heartbeats(node: &Arc<Node>, masters: &mut Masters, interval: Duration,
             Ok(reply) if reply.report => return,
             Ok(reply) => {
                 if reply.gray {
-                    time_disks(node);
+                    disks::time_idle(node);
                 }
                 // The heartbeat has reported the damage; damage found meanwhile goes with the next one.
                 drop(node.damaged.lock().drain(..corrupt.len()));
@@ -194,27 +191,11 @@ async fn heartbeats(node: &Arc<Node>, masters: &mut Masters, interval: Duration,
     }
 }
 
-/// Times disks without recent commits, so that a disk that is well again is reported. Tasks of their own, because a
-/// slow disk must not delay the heartbeat.
-fn time_disks(node: &Arc<Node>) {
-    for volume in node.volumes.iter().filter(|volume| volume.poisoned().is_none()) {
-        let timed = volume.commit_latency().is_some_and(|(_, count)| count >= TIMED_ENOUGH);
-        if !timed && let Ok(place) = node.timing.clone().try_acquire_owned() {
-            let volume = volume.clone();
-            node.runtime.spawn("time a disk", async move {
-                let _place = place;
-                if let Err(error) = volume.time_disk().await {
-                    tracing::debug!(%error, "timing a disk");
-                }
-            });
-        }
-    }
-}
-
 async fn describe_volumes(node: &Node) -> Vec<pb::Volume> {
     let mut volumes = Vec::with_capacity(node.volumes.len());
     for volume in &node.volumes {
-        let space = volume.space().await.unwrap_or_default();
+        let space = volume.space().await;
+        let space = space.inspect_err(|error| disks::try_after(node, volume, error)).unwrap_or_default();
         let (trouble, latency) = (volume.poisoned(), volume.commit_latency());
         let state = match trouble {
             Some(_) => pb::VolumeState::VolumePoisoned,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_runtime::{DirLock, Disk, FileSystem, OpenMode, Runtime, SeededBug, Space, Task};
-use ebb_types::{ClusterId, Error, Incarnation, MetablockId, NodeId, Result, VolumeId, bail, err};
+use ebb_types::{ClusterId, Error, ErrorKind, Incarnation, MetablockId, NodeId, Result, VolumeId, bail, err};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, Semaphore};
 
@@ -287,17 +287,27 @@ impl Volume {
     }
 
     /// Writes and syncs a few bytes beside the journal, and counts that as a small commit. So the measure of an idle
-    /// disk recovers when the disk does. A failure has no effect on the volume here: the next real work finds it.
+    /// disk recovers when the disk does.
+    ///
+    /// Poisons the volume if the disk fails. Nothing else would find that on a disk with cold data alone, as nobody writes to it.
     pub async fn time_disk(&self) -> Result<()> {
         let shared = &self.shared;
         shared.check_open()?;
         let begun = shared.runtime.now();
-        let file = shared.disk.open(&shared.root.join(TIMED_FILE), OpenMode::Create).await?;
-        file.write_at(0, vec![Bytes::from_static(&[0; TIMED_BYTES])]).await?;
-        file.sync_data().await?;
+        match self.write_timed().await {
+            Err(error) if error.kind() == ErrorKind::Io => return Err(shared.poison(&error, "trying the idle disk")),
+            done => done?,
+        }
         let now = shared.runtime.now();
         shared.latency.lock().add(now.since(begun), now);
         Ok(())
+    }
+
+    async fn write_timed(&self) -> Result<()> {
+        let shared = &self.shared;
+        let file = shared.disk.open(&shared.root.join(TIMED_FILE), OpenMode::Create).await?;
+        file.write_at(0, vec![Bytes::from_static(&[0; TIMED_BYTES])]).await?;
+        file.sync_data().await
     }
 
     /// Replicas found damaged since the last call.

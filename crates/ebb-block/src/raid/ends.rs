@@ -15,10 +15,10 @@ use ebb_wire::{convert, pb};
 use parking_lot::Mutex;
 
 use super::{PIECE_BYTES, required_metablock, required_version};
-use crate::damage;
 use crate::node::Node;
 use crate::pipeline;
 use crate::source::RemoteReplica;
+use crate::{damage, disks};
 
 /// Deadline of one read or write.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -183,7 +183,8 @@ impl Source {
         let member = hop.required_member()?;
         let found = if member.node == node.raw_id() {
             let volume = node.volume(member.volume)?;
-            let read = volume.read_for(Purpose::Decoding, self.metablock, self.version.least(), at, len).await?;
+            let read = volume.read_for(Purpose::Decoding, self.metablock, self.version.least(), at, len).await;
+            let read = read.inspect_err(|error| disks::try_after(node, &volume, error))?;
             let (version, length, checksums) = (read.version, read.length, read.checksums);
             SourceChunks { version, length, checksums, data: read.data.into_bytes().await? }
         } else {
