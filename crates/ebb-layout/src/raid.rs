@@ -14,6 +14,7 @@
 //! | do members lie where they may? | [`check_spread`] |
 //! | is everything decodable, how many losses are left, what is mended first? | [`tolerates`], [`fewest_fatal_losses`] |
 //! | where is a lost member made again? | [`choose_rebuild`] |
+//! | the same inside one node, where volumes lie apart | [`volumes`] |
 //!
 //! The caller asks with a batch: what is due in some directories, not all that the dataset has. What it knows of the
 //! rest is [`Held`]: two numbers for each node, kept as members come and go.
@@ -23,7 +24,7 @@
 //! read of everything wait for these.
 //!
 //! Reading order: [`spread`], [`losses`], `rule.rs` (what each layout wants), [`grouping`], `matching.rs`, `draft.rs` (a
-//! RAID set while it is filled), `rows.rs`, [`repack`], [`sets`], [`rebuild`], [`fit`].
+//! RAID set while it is filled), `rows.rs`, [`repack`], [`sets`], [`rebuild`], [`fit`], [`volumes`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +47,7 @@ pub mod spread;
 pub mod stays;
 #[cfg(test)]
 mod tests;
+pub mod volumes;
 mod work;
 
 pub use fit::{Wish, explain_unfit};
@@ -58,6 +60,7 @@ pub use sets::choose_sets;
 pub use sites::Sites;
 pub use spread::{Part, Racks, RaidMembers, Seat, SpreadRule, Violation, check_spread};
 pub use stays::choose_stays;
+pub use volumes::{choose_sets_on_volumes, explain_unfit_volumes, rule_on_volumes, stand_in, stand_ins};
 pub use work::{Held, row_len_bytes, row_room_bytes};
 
 use crate::{ChainView, LayoutKind};

@@ -15,6 +15,7 @@ pub(crate) fn volume(node: u64, disk: u64, host: u64, rack: u64) -> VolumeView {
         node: NodeId::new(node),
         volume: VolumeId::new(node * 10 + disk),
         incarnation: Incarnation::new(node * 100 + disk),
+        device: 0,
         host: HostName::new(format!("h{host}")),
         rack: RackName::new(format!("r{rack}")),
         capacity_bytes: 100 * GIB,

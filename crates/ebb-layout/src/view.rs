@@ -24,6 +24,8 @@ pub struct VolumeView {
     pub volume: VolumeId,
     /// Its present life; goes into the set's record.
     pub incarnation: Incarnation,
+    /// Number of its disk among all; 0: not known, so it counts as a disk of its own.
+    pub device: u64,
     /// Declared host of the node.
     pub host: HostName,
     /// Declared rack of the host.

@@ -14,6 +14,7 @@ pub(crate) mod attempts;
 pub(crate) mod choose;
 pub(crate) mod keep;
 pub(crate) mod old;
+mod stand_ins;
 pub(crate) mod status;
 pub(crate) mod step;
 pub(crate) mod thaws;

@@ -413,6 +413,7 @@ impl Registry {
                     node: id,
                     volume: volume_id,
                     incarnation: Incarnation::new(volume.incarnation),
+                    device: known.device,
                     host: HostName::new(recorded.host.clone()),
                     rack: RackName::new(recorded.rack.clone()),
                     capacity_bytes: known.capacity_bytes,

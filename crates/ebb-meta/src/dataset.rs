@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ebb_types::{
-    DatasetId, Encode, Geometry, InodeId, LOG_COPIES_MIN, NodeClass, Prefetch, RAID_METABLOCK_SIZE_MAX, ReadRule,
-    Redundancy, Result, bail,
+    DatasetId, Domain, Encode, Geometry, InodeId, LOG_COPIES_MIN, NodeClass, Prefetch, RAID_METABLOCK_SIZE_MAX,
+    ReadRule, Redundancy, Result, bail,
 };
 use ebb_wire::pb;
 use imbl::OrdMap;
@@ -171,6 +171,7 @@ impl Datasets {
         check_layout(&placed)?;
         check_node_class(placed.node_class)?;
         check_chain(&placed)?;
+        check_raid(&placed)?;
         *settings = placed;
         Ok(())
     }
@@ -280,6 +281,7 @@ impl Datasets {
             raid_copies: asked.raid_copies,
             raid_slots: asked.raid_slots,
             raid_rows: asked.raid_rows,
+            raid_domain: asked.raid_domain,
             encode: asked.encode,
             delay_ms: asked.delay_ms,
             node_class: asked.node_class,
@@ -399,6 +401,14 @@ pub(crate) fn check_raid(settings: &pb::Dataset) -> Result<()> {
     if raw != Redundancy::Copies.to_raw() {
         if let Err(sentence) = raw.check() {
             bail!(Invalid, "dataset {path}: {sentence}");
+        }
+        if raw.domain == Domain::Volume && settings.layout != "lsn" {
+            bail!(
+                Invalid,
+                "dataset {path}: RAID sets on volumes lie inside localized storage nodes, and the layout {} uses other nodes: \
+                 give --layout lsn, or --domain host",
+                settings.layout
+            );
         }
         if *metablock_size > RAID_METABLOCK_SIZE_MAX {
             bail!(

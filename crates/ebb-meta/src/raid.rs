@@ -16,6 +16,7 @@ pub mod cold;
 pub(crate) mod death;
 pub(crate) mod record;
 pub(crate) mod seal;
+pub(crate) mod seats;
 pub mod tally;
 pub(crate) mod thaw;
 pub(crate) mod thin;

@@ -18,6 +18,7 @@ mod nodes;
 mod permissions;
 mod power;
 mod raid;
+mod raid_on_volumes;
 mod removal;
 mod renames;
 mod sessions;

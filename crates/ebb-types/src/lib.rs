@@ -2,7 +2,7 @@
 //!
 //! Nothing here does I/O, reads a clock or draws a random number.
 //!
-//! Reading order: [`ids`], [`version`], [`geometry`], [`declared`], [`node_class`], [`prefetch`], [`read_rule`], [`redundancy`],
+//! Reading order: [`ids`], [`version`], [`geometry`], [`declared`], [`node_class`], [`domain`], [`prefetch`], [`read_rule`], [`redundancy`],
 //! [`encode`], [`error`], [`attr`], [`trust`], [`copies`], [`deadlines`], [`words`].
 #![forbid(unsafe_code)]
 
@@ -10,6 +10,7 @@ pub mod attr;
 pub mod copies;
 pub mod deadlines;
 pub mod declared;
+pub mod domain;
 pub mod encode;
 pub mod error;
 pub mod geometry;
@@ -26,6 +27,7 @@ pub mod words;
 pub use attr::{Attr, Credentials, FileKind, NAME_LEN_MAX, Storage, WallTime, check_name_len};
 pub use copies::{LOG_COPIES_MIN, log_copies, may_lose_by_one_failure, min_copies};
 pub use declared::Declared;
+pub use domain::Domain;
 pub use encode::Encode;
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use geometry::{BLOCK_SIZE_DEFAULT, CHUNK_SIZE, Geometry, METABLOCK_SIZE_DEFAULT, Piece};

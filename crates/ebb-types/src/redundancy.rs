@@ -4,6 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::domain::Domain;
 use crate::words::counted;
 
 /// A code of RAID sets: `slots` metablocks share `rows` check metablocks, each as long as the longest slot.
@@ -15,6 +16,8 @@ pub struct RaidCode {
     pub slots: u32,
     /// Places of check metablocks.
     pub rows: u32,
+    /// What members lie apart by.
+    pub domain: Domain,
 }
 
 /// Fewest and most slots: one would be a copy, and more make each rebuild read as many nodes.
@@ -26,9 +29,15 @@ pub const RAID_METABLOCK_SIZE_MAX: u64 = 512 << 20;
 
 impl RaidCode {
     /// Two copies and a row for eight (DiskReduce's mirrored RAID 5).
-    pub const RAID5: Self = Self { copies: 2, slots: 8, rows: 1 };
+    pub const RAID5: Self = Self { copies: 2, slots: 8, rows: 1, domain: Domain::Host };
     /// Two rows for eight.
-    pub const RAID6: Self = Self { copies: 1, slots: 8, rows: 2 };
+    pub const RAID6: Self = Self::single(8, 2);
+
+    /// One copy of each of so many slots, on hosts of their own.
+    #[must_use]
+    pub const fn single(slots: u32, rows: u32) -> Self {
+        Self { copies: 1, slots, rows, domain: Domain::Host }
+    }
 
     /// Checks the bounds. The error names the nearest possible code.
     pub fn check(self) -> Result<(), String> {
@@ -43,6 +52,9 @@ impl RaidCode {
             format!("a RAID set has {} to {} rows, not {}", ROWS.0, ROWS.1, self.rows)
         } else if !within(self.copies, (1, 2)) {
             format!("a slot keeps one copy or two, not {}", self.copies)
+        } else if self.domain == Domain::Volume {
+            "two copies of a slot are for the loss of a node, which RAID sets on volumes of one node do not bear"
+                .to_owned()
         } else {
             format!("two copies go with one row, not with {}", self.rows)
         };
@@ -51,12 +63,12 @@ impl RaidCode {
 
     /// Two copies go with one row: three lost nodes can take three slots that lie on them by twos.
     fn nearest(self) -> Self {
-        let copies = self.copies.clamp(1, 2);
+        let copies = if self.domain == Domain::Volume { 1 } else { self.copies.clamp(1, 2) };
         let rows = if copies == 2 { 1 } else { self.rows.clamp(ROWS.0, ROWS.1) };
-        Self { copies, slots: self.slots.clamp(SLOTS.0, SLOTS.1), rows }
+        Self { copies, slots: self.slots.clamp(SLOTS.0, SLOTS.1), rows, domain: self.domain }
     }
 
-    /// Nodes of which any may be lost without loss of data.
+    /// Nodes, or volumes, of which any may be lost without loss of data.
     #[must_use]
     pub const fn tolerates(self) -> u32 {
         self.rows + self.copies - 1
@@ -68,13 +80,13 @@ impl RaidCode {
         f64::from(self.copies) + f64::from(self.rows) / f64::from(self.slots)
     }
 
-    /// Hosts that a full RAID set needs. With two copies the slots lie on different pairs of hosts, and the row beside.
+    /// Hosts, or volumes, that a full RAID set needs. With two copies the slots lie on different pairs of hosts, and the row beside.
     #[must_use]
     pub fn least_nodes(self) -> u32 {
         if self.copies == 1 { self.slots + self.rows } else { self.least_halves(|half, rest| pairs(half + rest)) }
     }
 
-    /// Hosts that it needs so that a lost member can be made again.
+    /// Hosts, or volumes, that it needs so that a lost member can be made again.
     #[must_use]
     pub fn least_nodes_to_heal(self) -> u32 {
         self.least_nodes() + 1
@@ -108,9 +120,9 @@ impl fmt::Display for RaidCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::RAID5 => f.write_str("raid5"),
-            Self { copies: 2, slots, rows: 1 } => write!(f, "raid5({slots})"),
-            Self { copies: 1, slots, rows } => write!(f, "{slots}+{rows}"),
-            Self { copies, slots, rows } => write!(f, "{} of {slots}+{rows}", counted(copies.into(), "copy")),
+            Self { copies: 2, slots, rows: 1, .. } => write!(f, "raid5({slots})"),
+            Self { copies: 1, slots, rows, .. } => write!(f, "{slots}+{rows}"),
+            Self { copies, slots, rows, .. } => write!(f, "{} of {slots}+{rows}", counted(copies.into(), "copy")),
         }
     }
 }
@@ -130,7 +142,7 @@ impl Redundancy {
     #[must_use]
     pub fn from_raw(raw: RaidCode) -> Option<Self> {
         match raw {
-            RaidCode { copies: 0, slots: 0, rows: 0 } => Some(Self::Copies),
+            RaidCode { copies: 0, slots: 0, rows: 0, .. } => Some(Self::Copies),
             code => code.check().is_ok().then_some(Self::Raid(code)),
         }
     }
@@ -139,7 +151,7 @@ impl Redundancy {
     #[must_use]
     pub const fn to_raw(self) -> RaidCode {
         match self {
-            Self::Copies => RaidCode { copies: 0, slots: 0, rows: 0 },
+            Self::Copies => RaidCode { copies: 0, slots: 0, rows: 0, domain: Domain::Host },
             Self::Raid(code) => code,
         }
     }
@@ -223,7 +235,7 @@ fn parse_code(text: &str) -> Option<RaidCode> {
         return Some(RaidCode { slots: number(slots)?, ..RaidCode::RAID5 });
     }
     let (slots, rows) = inside("rs").and_then(|both| both.split_once(',')).or_else(|| text.split_once('+'))?;
-    Some(RaidCode { copies: 1, slots: number(slots)?, rows: number(rows)? })
+    Some(RaidCode::single(number(slots)?, number(rows)?))
 }
 
 #[cfg(test)]
@@ -240,7 +252,7 @@ mod tests {
 
     #[test]
     fn every_redundancy_comes_back_from_its_words_and_its_numbers() {
-        let codes = (2..=32).flat_map(|slots| (1..=4).map(move |rows| RaidCode { copies: 1, slots, rows }));
+        let codes = (2..=32).flat_map(|slots| (1..=4).map(move |rows| RaidCode::single(slots, rows)));
         let mirrored = (2..=32).map(|slots| RaidCode { slots, ..RaidCode::RAID5 });
         for redundancy in codes.chain(mirrored).map(Redundancy::Raid).chain([Redundancy::Copies]) {
             assert_eq!(redundancy.to_string().parse(), Ok(redundancy));
@@ -270,9 +282,17 @@ mod tests {
             assert!(refused.contains("raid6"), "{text}: {refused}");
         }
         for raw in [(3, 8, 1), (2, 8, 2), (0, 8, 2), (1, 0, 0)] {
-            let raw = RaidCode { copies: raw.0, slots: raw.1, rows: raw.2 };
+            let raw = RaidCode { copies: raw.0, ..RaidCode::single(raw.1, raw.2) };
             assert_eq!(Redundancy::from_raw(raw), None, "{raw:?}");
         }
+    }
+
+    #[test]
+    fn on_volumes_a_slot_keeps_one_copy() {
+        let on_volumes = |code: RaidCode| RaidCode { domain: Domain::Volume, ..code };
+        assert_eq!(on_volumes(RaidCode::RAID6).check(), Ok(()));
+        let refused = on_volumes(RaidCode::RAID5).check().unwrap_err();
+        assert!(refused.contains("the loss of a node") && refused.ends_with("8+1"), "{refused}");
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use ebb_types::{
-    BootId, Credentials, Declared, Epoch, Error, ErrorKind, Incarnation, InodeId, MetablockId, NodeId, RaidCode,
-    Redundancy, Version, VolumeId, err,
+    BootId, Credentials, Declared, Domain, Epoch, Error, ErrorKind, Incarnation, InodeId, MetablockId, NodeId,
+    RaidCode, Redundancy, Version, VolumeId, err,
 };
 
 use crate::pb;
@@ -29,22 +29,36 @@ pub fn version(field: Option<pb::Version>) -> Version {
 
 impl From<RaidCode> for pb::RaidCode {
     fn from(code: RaidCode) -> Self {
-        Self { copies: code.copies, slots: code.slots, rows: code.rows }
+        Self { copies: code.copies, slots: code.slots, rows: code.rows, domain: code.domain.to_raw() }
     }
 }
 
 /// Not checked: a message can have any numbers.
 impl From<pb::RaidCode> for RaidCode {
     fn from(code: pb::RaidCode) -> Self {
-        Self { copies: code.copies, slots: code.slots, rows: code.rows }
+        raid_code(code.copies, code.slots, code.rows, code.domain)
+    }
+}
+
+/// With a domain of another release it is no code: it has a number of copies that none has.
+fn raid_code(copies: u32, slots: u32, rows: u32, domain: u32) -> RaidCode {
+    match Domain::from_raw(domain) {
+        Some(domain) => RaidCode { copies, slots, rows, domain },
+        None => RaidCode { copies: u32::MAX, slots, rows, domain: Domain::Host },
     }
 }
 
 impl pb::Dataset {
     /// The code of its settings, not checked; zeros if they have none.
     #[must_use]
-    pub const fn raid_code(&self) -> RaidCode {
-        RaidCode { copies: self.raid_copies, slots: self.raid_slots, rows: self.raid_rows }
+    pub fn raid_code(&self) -> RaidCode {
+        raid_code(self.raid_copies, self.raid_slots, self.raid_rows, self.raid_domain)
+    }
+
+    /// Gives its settings a code, or none by zeros.
+    pub const fn set_raid_code(&mut self, code: &pb::RaidCode) {
+        (self.raid_copies, self.raid_slots, self.raid_rows) = (code.copies, code.slots, code.rows);
+        self.raid_domain = code.domain;
     }
 
     /// How its cold data are kept. A code out of bounds, of another release, counts as copies.

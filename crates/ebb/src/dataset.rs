@@ -9,8 +9,8 @@ use ebb_cli::units::{ByteSize, Percent};
 use ebb_cli::values::one_of;
 use ebb_cli::{Context, admin};
 use ebb_types::{
-    Encode, Geometry, HostName, InodeId, METABLOCK_SIZE_DEFAULT, NodeClass, NodeId, Prefetch, ReadRule, Redundancy,
-    Result, bail, log_copies, may_lose_by_one_failure, min_copies,
+    Domain, Encode, Geometry, HostName, InodeId, METABLOCK_SIZE_DEFAULT, NodeClass, NodeId, Prefetch, ReadRule,
+    Redundancy, Result, bail, log_copies, may_lose_by_one_failure, min_copies,
 };
 use ebb_wire::pb;
 use serde_json::json;
@@ -277,7 +277,7 @@ async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs
     let Ok(path) = String::from_utf8(args.path.as_bytes().to_vec()) else {
         bail!(Invalid, "{}: the path of a dataset must be UTF-8, for it stands in lists and settings", args.path);
     };
-    let code = args.redundancy.to_raw();
+    let code = args.encoding.by_domain(args.redundancy, Domain::Host);
     let dataset = pb::Dataset {
         id: 0,
         path,
@@ -303,12 +303,15 @@ async fn create(context: &Context, client: &ebb_client::Client, args: CreateArgs
         raid_copies: code.copies,
         raid_slots: code.slots,
         raid_rows: code.rows,
+        raid_domain: code.domain.to_raw(),
         encode: args.encoding.encode.map_or(0, Encode::to_raw),
         delay_ms: args.encoding.delay.map(delay_ms).transpose()?.unwrap_or(0),
         ..Default::default()
     };
     let survive_rack = args.encoding.survive.is_some();
-    let op = pb::meta_op::Op::CreateDataset(pb::meta_op::CreateDataset { dataset: Some(dataset), survive_rack });
+    let accept_node_loss = args.encoding.accept.is_some();
+    let create = pb::meta_op::CreateDataset { dataset: Some(dataset), survive_rack, accept_node_loss };
+    let op = pb::meta_op::Op::CreateDataset(create);
     let reply = client.meta(&admin::credentials(), op).await?;
     let dataset = reply.dataset.unwrap_or_default();
     context.output.answer(&format!("dataset {} made", dataset.path), &to_json(&dataset));
@@ -426,6 +429,7 @@ async fn set(context: &Context, client: &ebb_client::Client, args: SetArgs) -> R
         encode: args.encoding.encode.map(Encode::to_raw),
         delay_ms: args.encoding.delay.map(delay_ms).transpose()?,
         survive_rack: args.encoding.survive.is_some(),
+        accept_node_loss: args.encoding.accept.is_some(),
     };
     if set == pb::meta_op::SetDataset::default() {
         bail!(
@@ -439,7 +443,8 @@ async fn set(context: &Context, client: &ebb_client::Client, args: SetArgs) -> R
     if let Some(layout) = args.layout {
         check_chain((layout, args.primaries, args.gear_size), replicas, client.nodes().len())?;
     }
-    let set = pb::meta_op::SetDataset { dataset: dataset.id, ..set };
+    let raid = args.redundancy.map(|redundancy| args.encoding.by_domain(redundancy, dataset.raid_code().domain).into());
+    let set = pb::meta_op::SetDataset { dataset: dataset.id, raid, ..set };
     client.meta(&admin::credentials(), pb::meta_op::Op::SetDataset(set)).await?;
     let dataset = find(client, &args.path).await?;
     if context.output.json() {
@@ -505,7 +510,7 @@ fn to_json(dataset: &pb::Dataset) -> serde_json::Value {
         "min_copies": min_copies(dataset.min_copies, dataset.replicas),
         "log_copies": log_copies(dataset.log_copies, dataset.min_copies),
         "share": dataset.share, "priority": dataset.priority,
-        "redundancy": dataset.redundancy().to_string(),
+        "redundancy": dataset.redundancy().to_string(), "domain": dataset.raid_code().domain.name(),
         "encode": Encode::from_raw(dataset.encode).unwrap_or_default().to_string(), "delay_ms": dataset.delay_ms,
         "trash_s": dataset.trash_seconds, "used_bytes": dataset.used_bytes, "used_inodes": dataset.used_inodes,
     })

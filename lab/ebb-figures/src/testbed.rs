@@ -11,7 +11,7 @@ use ebb_power::{Battery, Duty, Hardware, PolicyKind, Supply, wall_ms};
 use ebb_rpc::Counters;
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World};
-use ebb_types::{Credentials, Encode, HostName, InodeId, NodeId, Prefetch, RaidCode, Result, bail, err};
+use ebb_types::{Credentials, Encode, HostName, InodeId, NodeId, Prefetch, RaidCode, Redundancy, Result, bail, err};
 use ebb_virtual::power::sites::Site;
 use ebb_virtual::power::{OverloadRule, PowerCluster, PowerOptions, Settings, newest_plan};
 use ebb_wire::pb;
@@ -208,7 +208,7 @@ impl Testbed {
     async fn fill(&mut self, homes: &[u32]) -> Result<()> {
         let user = self.user("writer", None).await?;
         let extra_share_percent = EXTRA_SHARE_PERCENT;
-        let code = self.setting.code.unwrap_or(RaidCode { copies: 0, slots: 0, rows: 0 });
+        let code = self.setting.code.unwrap_or(Redundancy::Copies.to_raw());
         let settings = pb::Dataset {
             extra_share_percent,
             raid_copies: code.copies,

@@ -52,7 +52,7 @@ impl Rig {
         let row = |row: usize| pb::EncodeRow { metablock: 100 + row as u64, target: Some(self.hops[4 + row].clone()) };
         pb::EncodeSet {
             raid_set: RAID_SET,
-            code: Some(pb::RaidCode { copies: 1, slots: 4, rows: 2 }),
+            code: Some(pb::RaidCode { copies: 1, slots: 4, rows: 2, domain: 0 }),
             slots: (0..4).map(slot).collect(),
             rows: vec![row(0), row(1)],
             rate_bytes_per_sec: 0,
@@ -134,7 +134,7 @@ fn an_attempt_ends_where_a_slot_is_not_what_was_asked_for() {
         assert_eq!(rig.encode(&message).await.unwrap_err().kind(), ErrorKind::Corrupt);
 
         let mut message = rig.message();
-        message.code = Some(pb::RaidCode { copies: 1, slots: 40, rows: 9 });
+        message.code = Some(pb::RaidCode { copies: 1, slots: 40, rows: 9, domain: 0 });
         assert_eq!(rig.encode(&message).await.unwrap_err().kind(), ErrorKind::Invalid);
         message = pb::EncodeSet { slots: Vec::new(), ..rig.message() };
         assert_eq!(rig.encode(&message).await.unwrap_err().kind(), ErrorKind::Invalid);

@@ -111,7 +111,7 @@ fn a_rebuild_finds_the_row_that_lies() {
     in_world(43, |world, state, master| async move {
         let rig = Rig::new(&world, &master, [LENGTH; 4]).await;
         let mut encode = rig.message();
-        encode.code = Some(pb::RaidCode { copies: 1, slots: 4, rows: 3 });
+        encode.code = Some(pb::RaidCode { copies: 1, slots: 4, rows: 3, domain: 0 });
         encode.rows.push(pb::EncodeRow { metablock: 102, target: Some(rig.hops[0].clone()) });
         let made = rig.encode(&encode).await.unwrap();
         let row = |row: usize, sources: Vec<pb::Hop>| pb::RebuildRow {

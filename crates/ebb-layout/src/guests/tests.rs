@@ -17,6 +17,7 @@ fn view(nodes: u64, off: &[u64]) -> View {
         node: NodeId::new(node),
         volume: VolumeId::new(node * 10),
         incarnation: Incarnation::new(1),
+        device: 0,
         host: HostName::new(format!("h{node}")),
         rack: RackName::new(format!("r{}", node % 2)),
         capacity_bytes: 1 << 40,

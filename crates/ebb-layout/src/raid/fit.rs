@@ -144,7 +144,7 @@ fn choose_nearest(
     replicas: u32,
     wish: Wish,
 ) -> Option<Redundancy> {
-    let codes = (1..=4).flat_map(|rows| (2..=32).map(move |slots| RaidCode { copies: 1, slots, rows }));
+    let codes = (1..=4).flat_map(|rows| (2..=32).map(move |slots| RaidCode::single(slots, rows)));
     let mirrored = (2..=32).map(|slots| RaidCode { slots, ..RaidCode::RAID5 });
     let all = codes.chain(mirrored).map(Redundancy::Raid).chain([Redundancy::Copies]);
     let rank = |redundancy: &Redundancy| {

@@ -83,6 +83,12 @@ impl<'a> Sites<'a> {
         &self.rack_of
     }
 
+    /// Whether the view has a node.
+    #[must_use]
+    pub fn has(&self, node: NodeId) -> bool {
+        self.nodes.contains_key(&node)
+    }
+
     /// How many racks there are.
     #[must_use]
     pub fn rack_count(&self) -> usize {

@@ -28,6 +28,7 @@ fn volume(node: u64) -> VolumeView {
         node: NodeId::new(node),
         volume: VolumeId::new(node),
         incarnation: Incarnation::new(1),
+        device: 0,
         host: HostName::new(format!("h{node}")),
         rack: RackName::new(format!("r{}", node % 2)),
         capacity_bytes: 1 << 40,

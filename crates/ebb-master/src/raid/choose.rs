@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_layout::raid::{
-    Candidate, Held, RaidAsk, RaidPlans, RaidRule, Room, Sites, choose_sets, least_len_bytes, row_room_bytes,
+    Candidate, Held, RaidAsk, RaidPlans, RaidRule, Room, Sites, choose_sets, choose_sets_on_volumes, least_len_bytes,
+    row_room_bytes, stand_in,
 };
 use ebb_layout::{ChainView, View, VolumeView};
 use ebb_meta::{Cold, Due, Machine};
-use ebb_types::{DatasetId, Encode, MetablockId, NodeId, RaidCode, RaidSetId};
+use ebb_types::{DatasetId, Domain, Encode, MetablockId, NodeId, RaidCode, RaidSetId};
 use ebb_wire::pb;
 
 use super::old;
@@ -146,12 +147,18 @@ fn choose_among(shared: &Shared, id: DatasetId, facts: &Facts) -> Option<Batch> 
         };
         cold.values().map(candidate).collect()
     };
-    let sites = Sites::of(view);
-    let layout = chain.layout();
-    let rule = RaidRule::new(&sites, layout, Some(Arc::clone(chain)).filter(|_| layout.has_chain()), *code).ok()?;
     let ask = RaidAsk { delay: patience_of(dataset, *delay), room: *room };
     let old = old::gather(shared, machine, id);
-    let plans = choose_sets(&sites, &rule, &ask, &candidates, &old.sets, &held(machine, id));
+    let held = held(machine, id, code.domain);
+    let plans = match code.domain {
+        Domain::Host => {
+            let (sites, layout) = (Sites::of(view), chain.layout());
+            let chain = Some(Arc::clone(chain)).filter(|_| layout.has_chain());
+            let rule = RaidRule::new(&sites, layout, chain, *code).ok()?;
+            choose_sets(&sites, &rule, &ask, &candidates, &old.sets, &held)
+        }
+        Domain::Volume => choose_sets_on_volumes(view, *code, &ask, &candidates, &old.sets, &held).ok()?,
+    };
     let mut cold = cold;
     cold.extend(old.slots);
     Some(Batch { dataset: id, code: *code, delay: *delay, plans, cold, generations: old.generations })
@@ -169,16 +176,20 @@ fn to_candidate(cold: &Cold, now_s: u64, delay: Duration) -> Candidate {
     }
 }
 
-/// Slots and check bytes of the dataset's RAID sets on each node.
-pub(super) fn held(machine: &Machine, dataset: DatasetId) -> Held {
+/// Slots and check bytes of the dataset's RAID sets on each node, or by what stands in for its volumes.
+pub(super) fn held(machine: &Machine, dataset: DatasetId, domain: Domain) -> Held {
     let mut held = Held::default();
+    let place = |member: &pb::Member| match domain {
+        Domain::Host => member.node_id(),
+        Domain::Volume => stand_in(member.volume_id()),
+    };
     let mut add = |node: NodeId, bytes: Option<u64>| match bytes {
         Some(bytes) => *held.check_bytes.entry(node).or_default() += bytes,
         None => *held.thin.entry(node).or_default() += 1,
     };
     for set in machine.raid_sets().filter(|set| set.dataset == dataset.raw()) {
-        set.slots.iter().flat_map(|slot| &slot.members).for_each(|member| add(member.node_id(), None));
-        set.rows.iter().for_each(|row| row.member.iter().for_each(|member| add(member.node_id(), Some(row.length))));
+        set.slots.iter().flat_map(|slot| &slot.members).for_each(|member| add(place(member), None));
+        set.rows.iter().for_each(|row| row.member.iter().for_each(|member| add(place(member), Some(row.length))));
     }
     held
 }

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_layout::raid::{Held, RaidRule, Sites};
+use ebb_layout::View;
+use ebb_layout::raid::{Held, RaidRule, Sites, rule_on_volumes, stand_in, stand_ins};
 use ebb_runtime::Moment;
-use ebb_types::{DatasetId, Epoch, MetablockId, NodeId, RaidSetId, Redundancy, VolumeId};
+use ebb_types::{DatasetId, Epoch, MetablockId, NodeId, RaidCode, RaidSetId, Redundancy, VolumeId};
 use ebb_wire::pb;
 
 use super::choose::held;
+use super::stand_ins;
 use super::step::{Facts, Step, choose_step};
 use crate::copies::repair::Condition;
 use crate::placement::volumes;
@@ -36,10 +38,11 @@ const STEPS_MAX: usize = 64;
 /// Members that are made on a node at a time. Each has the rate of a copy.
 const COMING_MAX: u64 = 1;
 
-/// Rule by dataset and code. A RAID set keeps the code with which it was made, whatever its dataset has by now.
+/// Rule by dataset, code and the node on whose volumes they lie. A RAID set keeps the code with which it was made, whatever its dataset
+/// has by now.
 ///
 /// What the nodes hold is counted over all RAID sets, and only for a step that chooses nodes.
-type Rules = BTreeMap<(u64, [u32; 3]), Option<(RaidRule, OnceCell<Held>)>>;
+type Rules = BTreeMap<(u64, RaidCode, Option<NodeId>), Option<(RaidRule, OnceCell<Held>)>>;
 
 /// Looks at all RAID sets in turn, and starts their steps. Runs until the master stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
@@ -71,9 +74,14 @@ fn look_around(
     }
     let sets: Vec<pb::RaidSet> = machine.raid_sets_from(from).take(LOOKS_MAX).collect();
     let (view, exclude) = shared.with_view(|view| (volumes(view, Patience::Prompt), view.busy_nodes(u64::MAX)));
-    let sites = Sites::of(&view);
+    let inside: BTreeMap<NodeId, View> =
+        sets.iter().filter_map(stand_ins::node_of).map(|node| (node, stand_ins(&view, node))).collect();
+    let inside: BTreeMap<NodeId, Sites<'_>> = inside.iter().map(|(node, view)| (*node, Sites::of(view))).collect();
+    let across = Sites::of(&view);
     let mut rules = Rules::new();
     let mut coming = shared.soft().encoding.coming();
+    let none_coming = BTreeMap::new();
+    let all_stand_ins: Vec<NodeId> = view.volumes.iter().map(|volume| stand_in(volume.volume)).collect();
     let now = shared.runtime.now();
     for set in &sets {
         let id = RaidSetId::new(set.id);
@@ -85,35 +93,56 @@ fn look_around(
         }
         let code = set.raid_code();
         let dataset = DatasetId::new(set.dataset);
-        let rule = rules.entry((set.dataset, [code.copies, code.slots, code.rows])).or_insert_with(|| {
-            let chain = shared.soft().chains.chain(dataset)?;
-            let layout = chain.layout();
-            let rule = RaidRule::new(&sites, layout, Some(chain).filter(|_| layout.has_chain()), code).ok()?;
+        let node = stand_ins::node_of(set);
+        let sites = node.and_then(|node| inside.get(&node)).unwrap_or(&across);
+        let rule = rules.entry((set.dataset, code, node)).or_insert_with(|| {
+            let rule = match node {
+                Some(_) => rule_on_volumes(sites, code).ok()?,
+                None => {
+                    let chain = shared.soft().chains.chain(dataset)?;
+                    let layout = chain.layout();
+                    RaidRule::new(sites, layout, Some(chain).filter(|_| layout.has_chain()), code).ok()?
+                }
+            };
             Some((rule, OnceCell::new()))
         });
         let Some((rule, known)) = rule.as_ref() else { continue };
-        let held = || known.get_or_init(|| held(&machine, dataset));
-        let conditions = conditions_of(shared, set);
+        let held = || known.get_or_init(|| held(&machine, dataset, code.domain));
+        let mut conditions = conditions_of(shared, set);
         note_lost(lost_since, &conditions, now);
         let after = shared.options.rebuild_after;
         let is_overdue = |metablock, volume| {
             lost_since.get(&(metablock, volume)).is_some_and(|since: &Moment| now.since(*since) >= after)
         };
         let is_retired = |metablock, volume| shared.soft().encoding.is_retired(metablock, volume);
+        let leaves = node.is_some() && stand_ins::leave(&mut conditions);
+        let known = machine.dataset(dataset);
+        let returns_to =
+            known.and_then(|known| copies_wanted(known).or(leaves.then_some(known.replicas.max(1) as usize)));
+        let lifted = node.map(|_| stand_ins::on_stand_ins(set));
         let facts = Facts {
-            set,
+            set: lifted.as_ref().unwrap_or(set),
             code,
-            sites: &sites,
+            sites,
             rule,
             held: &held,
-            coming: &coming,
+            coming: if node.is_some() { &none_coming } else { &coming },
             conditions,
             is_overdue: &is_overdue,
-            exclude: &exclude,
+            exclude: match node {
+                Some(node) if exclude.contains(&node) => &all_stand_ins,
+                Some(_) => &[],
+                None => &exclude,
+            },
             is_retired: &is_retired,
-            returns_to: machine.dataset(dataset).and_then(copies_wanted),
+            returns_to,
         };
-        match choose_step(&facts) {
+        let step = choose_step(&facts);
+        let step = step.map(|step| match node {
+            Some(node) => stand_ins::on_node(step, set, node),
+            None => step,
+        });
+        match step {
             None => {}
             Some(Step::Wait(reason)) => tracing::debug!(raid_set = %id, reason, "a RAID set waits"),
             Some(step) => {

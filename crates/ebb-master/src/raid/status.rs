@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ebb_layout::raid::least_len_bytes;
 use ebb_meta::{Due, Machine, RaidTally};
-use ebb_types::{DatasetId, Encode, InodeId, MetablockId, Result, bail};
+use ebb_types::{DatasetId, Domain, Encode, InodeId, MetablockId, Result, bail};
 use ebb_wire::pb;
 use pb::raid_work::Kind;
 
@@ -112,7 +112,10 @@ fn parts_of(shared: &Shared, set: &pb::RaidSet) -> Vec<Part> {
                     Condition::Cramped => "on a full volume",
                     Condition::Unknown => "not heard",
                 };
-                format!("n{} {state}", member.node)
+                match set.raid_code().domain {
+                    Domain::Host => format!("n{} {state}", member.node),
+                    Domain::Volume => format!("n{} {} {state}", member.node, member.volume_id()),
+                }
             });
             Part {
                 text: texts.collect::<Vec<_>>().join(", "),

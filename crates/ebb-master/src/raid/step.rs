@@ -293,7 +293,9 @@ fn choose_back(facts: &Facts<'_>, place: &Place<'_>, replaced: &pb::Member) -> O
         let seats = members.parts.entry(place.part).or_default();
         seats.retain(|seat| *seat != lost);
         seats.push(Seat { node: back.node_id(), home: back.home_id() });
-        facts.is_good(place.metablock, back) && check_spread(facts.sites, facts.rule.spread(), &members).is_empty()
+        facts.sites.has(back.node_id())
+            && facts.is_good(place.metablock, back)
+            && check_spread(facts.sites, facts.rule.spread(), &members).is_empty()
     };
     place.leaving.iter().find(fits).copied()
 }

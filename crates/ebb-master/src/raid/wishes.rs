@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ebb_layout::raid::{LayoutShape, Sites, Wish, explain_unfit};
-use ebb_types::{DatasetId, Redundancy, Result, bail};
+use ebb_layout::raid::{LayoutShape, Sites, Wish, explain_unfit, explain_unfit_volumes};
+use ebb_types::{DatasetId, Domain, Redundancy, Result, bail};
 use ebb_wire::pb;
 use pb::meta_op::Op;
 
@@ -18,20 +18,38 @@ use crate::shared::Shared;
 pub(crate) fn check(shared: &Shared, op: &Op) -> Result<()> {
     match op {
         Op::CreateDataset(create) => match &create.dataset {
-            Some(dataset) => check_dataset(shared, dataset, create.survive_rack),
+            Some(dataset) => {
+                check_accepted(dataset, create.accept_node_loss)?;
+                check_dataset(shared, dataset, create.survive_rack)
+            }
             None => Ok(()),
         },
         Op::SetDataset(set) => {
             let known = shared.group.machine().dataset(DatasetId::new(set.dataset)).cloned();
             let Some(mut dataset) = known.filter(|_| set.raid.is_some() || set.survive_rack) else { return Ok(()) };
             if let Some(code) = set.raid {
-                (dataset.raid_copies, dataset.raid_slots, dataset.raid_rows) = (code.copies, code.slots, code.rows);
+                dataset.set_raid_code(&code);
+                check_accepted(&dataset, set.accept_node_loss)?;
             }
             dataset.replicas = set.replicas.unwrap_or(dataset.replicas);
             check_dataset(shared, &dataset, set.survive_rack)
         }
         _ => Ok(()),
     }
+}
+
+/// N-3: that data go with one node is decided by somebody.
+fn check_accepted(dataset: &pb::Dataset, accept_node_loss: bool) -> Result<()> {
+    let is_on_one_node = dataset.redundancy().code().is_some_and(|code| code.domain == Domain::Volume);
+    if is_on_one_node && !accept_node_loss {
+        bail!(
+            Invalid,
+            "dataset {}: RAID sets on volumes of one node are out of reach while it is, and lost with it: give --accept node-loss, or \
+             --domain host",
+            dataset.path
+        );
+    }
+    Ok(())
 }
 
 fn check_dataset(shared: &Shared, dataset: &pb::Dataset, survive_rack: bool) -> Result<()> {
@@ -51,9 +69,13 @@ fn check_dataset(shared: &Shared, dataset: &pb::Dataset, survive_rack: bool) -> 
     let shape = LayoutShape { layout, chain: Some(chain).filter(|_| layout.has_chain()) };
     let view = shared.with_view(|view| volumes(view, Patience::UntilDead));
     let sites = Sites::of(&view);
+    let explain = |wish: Wish| match redundancy.code().filter(|code| code.domain == Domain::Volume) {
+        Some(code) => explain_unfit_volumes(&view, code, wish),
+        None => explain_unfit(&sites, &shape, redundancy, replicas, wish),
+    };
     let wishes = if survive_rack { &[Wish::Hold, Wish::SurviveRack][..] } else { &[Wish::Hold] };
     for wish in wishes {
-        if let Some(why) = explain_unfit(&sites, &shape, redundancy, replicas, *wish) {
+        if let Some(why) = explain(*wish) {
             bail!(Invalid, "{}: {why}", dataset.path);
         }
     }

@@ -93,7 +93,7 @@ impl Machine {
         settings.priority = op.priority.unwrap_or(kept);
         check_share(&settings)?;
         if let Some(code) = &op.raid {
-            (settings.raid_copies, settings.raid_slots, settings.raid_rows) = (code.copies, code.slots, code.rows);
+            settings.set_raid_code(code);
         }
         settings.encode = op.encode.unwrap_or(settings.encode);
         settings.delay_ms = op.delay_ms.unwrap_or(settings.delay_ms);

@@ -1,11 +1,11 @@
 //! Which members a RAID set has: copies that leave, and members that are moved or made again.
 
-use ebb_layout::View;
-use ebb_layout::raid::{Part, Racks, RaidMembers, Seat, Sites, SpreadRule, check_spread};
-use ebb_types::{DatasetId, HostName, MetablockId, NodeId, RackName, RaidCode, RaidSetId, Result, bail};
+use ebb_layout::raid::Part;
+use ebb_types::{DatasetId, MetablockId, RaidSetId, Result, bail};
 use ebb_wire::pb;
 
-use super::{RaidSet, Slot, SlotOwner};
+use super::seats::{Seats, is_thin};
+use super::{Slot, SlotOwner};
 use crate::machine::{Call, Machine};
 use crate::ops::grant::check_members;
 use crate::outcome::{Effect, Reply};
@@ -18,7 +18,7 @@ impl Machine {
         if op.stay.len() != set.slots.len() {
             bail!(Invalid, "{id} has {} slots, and members are named for {}", set.slots.len(), op.stay.len());
         }
-        let mut seats = row_seats(set);
+        let mut seats = Seats::of_rows(set);
         for (place, (slot, stay)) in set.slots.iter().zip(&op.stay).enumerate() {
             check_members(&stay.members)?;
             let has = self.slot_sources(slot);
@@ -29,7 +29,7 @@ impl Machine {
             if let Some(other) = stay.members.iter().find(|member| !has.contains(member)) {
                 bail!(SetChanged, "{id}: n{} has no copy of {metablock} that could stay", other.node);
             }
-            seats.parts.insert(Part::Slot(u32::try_from(place).unwrap_or(u32::MAX)), seats_of(&stay.members));
+            seats.put(Part::Slot(u32::try_from(place).unwrap_or(u32::MAX)), &stay.members);
         }
         self.check_seats(id, set.code, &seats)?;
         for place in 0..op.stay.len() {
@@ -67,7 +67,7 @@ impl Machine {
             let [member] = op.members[..] else {
                 bail!(Invalid, "{id}: a row has one member, not {}", op.members.len())
             };
-            seats.parts.insert(Part::Row(u32::try_from(row).unwrap_or(u32::MAX)), seats_of(&op.members));
+            seats.put(Part::Row(u32::try_from(row).unwrap_or(u32::MAX)), &op.members);
             self.check_seats(id, set.code, &seats)?;
             let old = set.rows[row].member;
             self.replicas.change_set(metablock, &[old], &op.members);
@@ -81,7 +81,7 @@ impl Machine {
             bail!(NotFound, "{metablock} is neither slot nor row of {id}");
         };
         if is_thin(set.code, &op.members) {
-            seats.parts.insert(Part::Slot(u32::try_from(place).unwrap_or(u32::MAX)), seats_of(&op.members));
+            seats.put(Part::Slot(u32::try_from(place).unwrap_or(u32::MAX)), &op.members);
             self.check_seats(id, set.code, &seats)?;
         }
         let slot = set.slots[place].clone();
@@ -169,74 +169,4 @@ impl Machine {
         }
         call.effects.push(Effect::RaidSetChanged(id));
     }
-
-    /// Where the members of the parts lie that are thin. A slot that has all its copies breaks no rule yet.
-    fn seats(&self, set: &RaidSet) -> RaidMembers {
-        let mut seats = row_seats(set);
-        for (place, slot) in (0..).zip(&set.slots) {
-            let members = self.slot_members(slot);
-            if is_thin(set.code, &members) {
-                seats.parts.insert(Part::Slot(place), seats_of(&members));
-            }
-        }
-        seats
-    }
-
-    /// The same for a RAID set that is not recorded yet.
-    pub(crate) fn proposed_seats(&self, set: &pb::RaidSet, code: RaidCode) -> RaidMembers {
-        let mut seats = RaidMembers::default();
-        for (place, row) in (0..).zip(&set.rows) {
-            seats.parts.insert(Part::Row(place), row.member.iter().map(seat).collect());
-        }
-        for (place, slot) in (0..).zip(&set.slots) {
-            let block = self.metablock(MetablockId::new(slot.metablock));
-            if let Some(block) = block.filter(|block| is_thin(code, &block.members)) {
-                seats.parts.insert(Part::Slot(place), seats_of(&block.members));
-            }
-        }
-        seats
-    }
-
-    /// I-65: refuses members of which one failure would take more than the code bears.
-    pub(crate) fn check_seats(&self, id: RaidSetId, code: RaidCode, seats: &RaidMembers) -> Result<()> {
-        let mut view = View::default();
-        let mut nodes: Vec<NodeId> = seats.seats().flat_map(|(_, seat)| [seat.node, seat.home]).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        for node in nodes {
-            let Some(known) = self.registered(node) else { continue };
-            view.volumes.push(ebb_layout::VolumeView {
-                node,
-                host: HostName::new(known.host.clone()),
-                rack: RackName::new(known.rack.clone()),
-                ..Default::default()
-            });
-        }
-        // Racks are the planner's: here it is not known whether there are enough.
-        let rule = SpreadRule { code, racks: Racks::TooFew };
-        if let Some(breach) = check_spread(&Sites::of(&view), rule, seats).first() {
-            bail!(Invalid, "{id}: {breach}");
-        }
-        Ok(())
-    }
-}
-
-fn is_thin(code: RaidCode, members: &[pb::Member]) -> bool {
-    members.len() <= code.copies as usize
-}
-
-fn row_seats(set: &RaidSet) -> RaidMembers {
-    let mut seats = RaidMembers::default();
-    for (place, row) in (0..).zip(&set.rows) {
-        seats.parts.insert(Part::Row(place), vec![seat(&row.member)]);
-    }
-    seats
-}
-
-fn seats_of(members: &[pb::Member]) -> Vec<Seat> {
-    members.iter().map(seat).collect()
-}
-
-fn seat(member: &pb::Member) -> Seat {
-    Seat { node: member.node_id(), home: member.home_id() }
 }

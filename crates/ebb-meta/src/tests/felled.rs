@@ -88,7 +88,7 @@ fn a_dataset_within_is_not_felled() {
     let (mut world, t) = tree();
     world.as_root();
     let dataset = super::datasets::dataset("/t/d/data");
-    world.run(Op::CreateDataset(meta_op::CreateDataset { dataset: Some(dataset), survive_rack: false })).unwrap();
+    world.run(Op::CreateDataset(meta_op::CreateDataset { dataset: Some(dataset), ..Default::default() })).unwrap();
     assert_eq!(world.fell(ROOT, "t").unwrap_err(), E::Unsupported);
     assert_eq!(world.fell(t, "d").unwrap_err(), E::Unsupported);
     world.mkfile(world.resolve("/t/d/data").unwrap(), "x", 0o644).unwrap();

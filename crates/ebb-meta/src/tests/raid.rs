@@ -10,7 +10,7 @@ use super::extras::{change, extras};
 use super::harness::{MIB, ROOT, World, committed, member, members, placement, version};
 use crate::Reply;
 
-const CODE: pb::RaidCode = pb::RaidCode { copies: 1, slots: 2, rows: 1 };
+const CODE: pb::RaidCode = pb::RaidCode { copies: 1, slots: 2, rows: 1, domain: 0 };
 
 /// A file with one committed metablock on these volumes, without a holder.
 fn settled(world: &mut World, name: &str, volumes: &[u64]) -> (u64, u64) {

@@ -9,7 +9,7 @@ use ebb_cli::Context;
 use ebb_cli::output::counted;
 use ebb_cli::units::Span;
 use ebb_cli::values::one_of;
-use ebb_types::{Encode, Redundancy, Result, bail};
+use ebb_types::{Domain, Encode, RaidCode, Redundancy, Result, bail};
 use ebb_wire::pb;
 
 #[derive(Debug, Args)]
@@ -23,12 +23,39 @@ pub struct EncodingArgs {
     /// Refuse a redundancy that does not survive the loss of a rack of this cluster.
     #[arg(long, value_name = "DOMAIN")]
     pub survive: Option<SurviveArg>,
+    /// What the members of a RAID set lie apart by [default: host]. With `volume` they lie on the volumes of one localized storage
+    /// node. Then encoding and the repair of a disk need no network, and the data are lost with the node.
+    #[arg(long, requires = "redundancy", value_parser = domains())]
+    pub domain: Option<Domain>,
+    /// Accept what `--domain volume` means: one node may take data with it.
+    #[arg(long, value_name = "LOSS")]
+    pub accept: Option<AcceptArg>,
+}
+
+impl EncodingArgs {
+    /// A redundancy by its domain; `usual`: the one without the option.
+    pub fn by_domain(&self, redundancy: Redundancy, usual: Domain) -> RaidCode {
+        match redundancy {
+            Redundancy::Copies => redundancy.to_raw(),
+            Redundancy::Raid(code) => RaidCode { domain: self.domain.unwrap_or(usual), ..code },
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum SurviveArg {
     /// All nodes of one rack.
     Rack,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum AcceptArg {
+    /// Data of one localized storage node.
+    NodeLoss,
+}
+
+fn domains() -> impl TypedValueParser<Value = Domain> {
+    one_of(Domain::ALL.map(Domain::name))
 }
 
 fn encodes() -> impl TypedValueParser<Value = Encode> {
@@ -46,6 +73,15 @@ pub fn delay_ms(delay: Span) -> Result<u64> {
 /// What follows from a redundancy here, and is better known before data are written.
 pub fn warn_of_redundancy(context: &Context, client: &ebb_client::Client, dataset: &pb::Dataset) {
     let Some(code) = dataset.redundancy().code() else { return };
+    if code.domain == Domain::Volume {
+        context.output.say(&format!(
+            "cold data are kept as {code} on the volumes of one node: {:.2} bytes for each byte, any {} of a node may be lost. The loss of \
+             the node loses them; a first overwrite of encoded data copies a whole metablock",
+            code.stored_per_user_byte(),
+            counted(u64::from(code.tolerates()), "disk")
+        ));
+        return;
+    }
     let hosts = client.nodes().into_iter().map(|node| node.host).collect::<BTreeSet<_>>().len();
     let least = code.least_nodes_to_heal() as usize;
     if hosts < least {
@@ -65,8 +101,12 @@ pub fn warn_of_redundancy(context: &Context, client: &ebb_client::Client, datase
 /// How cold data are kept, in words.
 pub fn cold(dataset: &pb::Dataset) -> String {
     let encode = Encode::from_raw(dataset.encode).unwrap_or_default();
-    match (dataset.redundancy(), encode) {
-        (Redundancy::Copies, _) => "cold data stay in copies".to_owned(),
+    let Redundancy::Raid(code) = dataset.redundancy() else { return "cold data stay in copies".to_owned() };
+    let raid = match code.domain {
+        Domain::Host => code.to_string(),
+        Domain::Volume => format!("{code} on the volumes of one node"),
+    };
+    match (raid, encode) {
         (raid, Encode::Background) if dataset.delay_ms > 0 => {
             let delay = humantime::format_duration(Duration::from_millis(dataset.delay_ms));
             format!("cold data as {raid} after {delay}")

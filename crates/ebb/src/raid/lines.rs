@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn each_line_says_what_waits_for_what() {
-        let code = Some(pb::RaidCode { copies: 1, slots: 4, rows: 2 });
+        let code = Some(pb::RaidCode { copies: 1, slots: 4, rows: 2, domain: 0 });
         let dataset = pb::RaidDataset {
             code,
             delay_ms: 5_000,

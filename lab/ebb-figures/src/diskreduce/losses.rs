@@ -10,7 +10,7 @@ use crate::part::{Effort, Lab};
 
 pub const SOURCES: &[&str] = &["D1"];
 
-const CODES: [RaidCode; 3] = [RaidCode::RAID5, RaidCode { copies: 1, slots: 4, rows: 2 }, RaidCode::RAID6];
+const CODES: [RaidCode; 3] = [RaidCode::RAID5, RaidCode::single(4, 2), RaidCode::RAID6];
 const METABLOCK: u64 = 1 << 20;
 /// Lengths of files, in metablocks: whole RAID sets of one file, and of several.
 const FILES: [u64; 12] = [8, 4, 4, 2, 2, 2, 2, 1, 1, 2, 2, 2];

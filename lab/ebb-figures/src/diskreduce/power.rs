@@ -26,7 +26,7 @@ const PAID: [u32; 6] = [4, 8, 12, 14, 16, 18];
 /// Those with a row in the table.
 const TOLD: [u32; 5] = [4, 8, 14, 16, 18];
 /// The code of the smaller RAID sets.
-pub const FOUR_AND_TWO: RaidCode = RaidCode { copies: 1, slots: 4, rows: 2 };
+pub const FOUR_AND_TWO: RaidCode = RaidCode::single(4, 2);
 /// A read that takes longer has waited for a node.
 pub const AT_ONCE_S: f64 = 0.5;
 /// Copies of what is young.

@@ -106,6 +106,7 @@ async fn view(bed: &Testbed) -> Result<View> {
             node: NodeId::new(node.id),
             volume: VolumeId::new(volume.id),
             incarnation: ebb_types::Incarnation::new(volume.incarnation),
+            device: 0,
             host: HostName::new(&node.host),
             rack: RackName::new(&node.rack),
             capacity_bytes: volume.capacity_bytes,

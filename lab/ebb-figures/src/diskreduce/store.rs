@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ebb_client::{Access, Client, Created, NewFile, NewName};
 use ebb_power::PolicyKind;
 use ebb_runtime::virt::World;
-use ebb_types::{Credentials, Encode, InodeId, NodeId, RaidCode, Result, bail, err};
+use ebb_types::{Credentials, Encode, InodeId, NodeId, RaidCode, Redundancy, Result, bail, err};
 use ebb_virtual::power::{PowerCluster, PowerOptions};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{CreateDataset, Op};
@@ -126,7 +126,7 @@ impl Store {
 
     /// A dataset of a new directory below the root, which it returns.
     pub async fn make_dataset(&self, name: &str, code: Option<RaidCode>) -> Result<InodeId> {
-        let code = code.unwrap_or(RaidCode { copies: 0, slots: 0, rows: 0 });
+        let code = code.unwrap_or(Redundancy::Copies.to_raw());
         let metablock = self.shape.metablock_bytes;
         let dataset = pb::Dataset {
             path: format!("/{name}"),

@@ -163,6 +163,7 @@ fn online(layout: Layout, nodes: u32, primaries: u32, replicas: u32, gear_size: 
         node: NodeId::new(node),
         volume: VolumeId::new(node),
         incarnation: Incarnation::new(1),
+        device: 0,
         host: HostName::new(format!("h{node}")),
         rack: RackName::new(format!("r{}", node % 2)),
         capacity_bytes: 1 << 50,

@@ -15,6 +15,7 @@ fn volume(node: u64) -> VolumeView {
         node: NodeId::new(node),
         volume: VolumeId::new(node),
         incarnation: Incarnation::new(1),
+        device: 0,
         host: HostName::new(format!("h{node}")),
         rack: RackName::new("r"),
         capacity_bytes: 1 << 40,

@@ -2,6 +2,7 @@
 
 mod encode;
 mod on_lsns;
+mod on_volumes;
 mod repack;
 mod soon;
 mod swarm;
@@ -55,23 +56,27 @@ impl Scene {
 
     /// This cluster, and a dataset with this layout and so many copies.
     async fn start_with(world: &World, options: PowerOptions, settings: pb::Dataset) -> Self {
+        Self::written_on("client", world, options, settings).await
+    }
+
+    /// The same, with files written on this host.
+    async fn written_on(host: &str, world: &World, options: PowerOptions, settings: pb::Dataset) -> Self {
         let cluster = PowerCluster::start_with(world, options).await.unwrap();
-        let client = cluster.connect("client").await.unwrap();
+        let client = cluster.connect(host).await.unwrap();
         let dataset = pb::Dataset {
             path: "/cold".into(),
             block_size: 256 << 10,
             metablock_size: METABLOCK as u64,
             raid_copies: 1,
-            raid_slots: 4,
+            raid_slots: if settings.raid_slots == 0 { 4 } else { settings.raid_slots },
             raid_rows: 2,
             delay_ms: 5_000,
             ..settings
         };
         let root = Credentials::root();
-        let made = client
-            .meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset), ..Default::default() }))
-            .await
-            .unwrap();
+        let accept_node_loss = dataset.raid_domain > 0;
+        let create = CreateDataset { dataset: Some(dataset), accept_node_loss, ..Default::default() };
+        let made = client.meta(&root, Op::CreateDataset(create)).await.unwrap();
         let dataset = made.dataset.unwrap();
         let directory = InodeId::new(dataset.root_inode);
         let mut files = Vec::new();

@@ -25,6 +25,7 @@ impl World {
             volume: VolumeId::new(node.into()),
             incarnation: Incarnation::new(1),
             host: HostName::new(format!("h{node}")),
+            device: 0,
             rack: RackName::new("r"),
             capacity_bytes: 1 << 40,
             free_bytes: 1 << 39,

@@ -82,7 +82,7 @@ prop_compose! {
         let mut nodes = draws.iter().copied();
         let nodes: Vec<Vec<u64>> = (0..slots).map(|_| nodes.by_ref().take(copies as usize).collect()).collect();
         let slots: Vec<&[u64]> = nodes.iter().map(Vec::as_slice).collect();
-        let code = RaidCode { copies, slots: slots.len() as u32, rows: rows as u32 };
+        let code = RaidCode { copies, ..RaidCode::single(slots.len() as u32, rows as u32) };
         (code, members(&slots, &draws[14 - rows..]))
     }
 }

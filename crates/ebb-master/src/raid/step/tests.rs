@@ -5,7 +5,7 @@ use ebb_types::{HostName, Incarnation};
 
 use super::*;
 
-const CODE: RaidCode = RaidCode { copies: 1, slots: 4, rows: 2 };
+const CODE: RaidCode = RaidCode::single(4, 2);
 
 fn member(node: u64) -> pb::Member {
     pb::Member { node, volume: node + 100, incarnation: 1, home: 0 }
@@ -40,7 +40,7 @@ fn raid_set(members: [&[u64]; 4]) -> pb::RaidSet {
     pb::RaidSet {
         id: 9,
         dataset: 0,
-        code: Some(pb::RaidCode { copies: 1, slots: 4, rows: 2 }),
+        code: Some(pb::RaidCode { copies: 1, slots: 4, rows: 2, domain: 0 }),
         generation: 1,
         slots: (11..).zip(members).map(slot).collect(),
         rows: [(21, 5), (22, 6)].into_iter().map(row).collect(),

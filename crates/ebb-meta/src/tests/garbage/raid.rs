@@ -66,7 +66,7 @@ impl Dice<'_> {
         let (node, length) = (7 + self.below(3), 1 << 20);
         let member = pb::Member { node, volume: node, incarnation: 1, home: 0 };
         let rows = vec![pb::RaidRow { metablock: row, member: Some(member), length }];
-        let code = Some(pb::RaidCode { copies: 1, slots: 2, rows: 1 });
+        let code = Some(pb::RaidCode { copies: 1, slots: 2, rows: 1, domain: 0 });
         pb::SealSets { sets: vec![pb::RaidSet { id, dataset: 0, code, generation: 0, slots, rows }], dissolves }
     }
 

@@ -132,7 +132,7 @@ fn a_dataset_returns_to_copies_and_is_encoded_again() {
         scene.until_replicas(&world, 3 * u64::from(FILES)).await;
         scene.check("late reader").await;
 
-        scene.set(Some(pb::RaidCode { copies: 1, slots: 3, rows: 1 }), None).await;
+        scene.set(Some(pb::RaidCode { copies: 1, slots: 3, rows: 1, domain: 0 }), None).await;
         let sets = scene.encoded(&world, is_thin).await;
         assert!(sets.iter().all(|set| set.rows.len() == 1), "{sets:?}");
         scene.until_replicas(&world, u64::from(FILES) + sets.len() as u64).await;
