@@ -39,6 +39,8 @@ pub struct Candidate<K> {
     pub is_foreign: bool,
     /// How many reads like this one wait there, as far as the reader knows: by [`queue::Queues::bytes`].
     pub queue: f64,
+    /// How many reads like this one of other readers waited there of late: by [`queue::Queues::others`].
+    pub others: f64,
     /// Its deficit against the share of reads that it should serve: [`LearnedBalance::below`].
     pub below: f64,
     /// A random number, for ties.
@@ -58,17 +60,17 @@ pub struct Order<K> {
 /// A node that is below its hit ratio by this part is as good as one where a read less waits.
 pub const READS_PER_PART: f64 = 5.0;
 
-/// If so many reads more wait at the localized storage node of the reader's sub-rack than at a node elsewhere, the other one is
-/// asked. All hosts of the sub-rack share that node's link and disks.
-pub const SUB_RACK_READS: f64 = 4.0;
+/// A read behind those of others at the localized storage node of the reader's sub-rack may wait for so many times as long as one
+/// elsewhere. Beyond that every second read goes there. All hosts of the sub-rack share that node's link and disks.
+pub const SUB_RACK_CROWD: f64 = 2.0;
 
 /// The replica nodes in the order for requests, without sleeping ones. First come nodes that stay awake until their answer is
 /// expected. A read that a node falls asleep over is lost, with what was sent of it. Then come the other nodes, longest
 /// awake first: a node about to sleep is still better than none. Then come slow nodes, and dead ones last. Among these,
 /// nodes that serve another dataset come last. Among equals the nearer comes first, then the one with the larger deficit,
 /// then a random one. Of the first two, if they are equals, the one with the shorter queue is first; deficits count as reads
-/// there. Under the balanced rule a node in the reader's sub-rack is first with less than [`SUB_RACK_READS`] more to do than the
-/// next one.
+/// there. Under the balanced rule a node in the reader's sub-rack is first, unless others
+/// crowd it ([`SUB_RACK_CROWD`]).
 #[must_use]
 pub fn order<K: Copy>(rule: ReadRule, mut candidates: Vec<Candidate<K>>) -> Order<K> {
     candidates.retain(|one| !one.awake.is_asleep());
@@ -100,7 +102,7 @@ pub fn order<K: Copy>(rule: ReadRule, mut candidates: Vec<Candidate<K>>) -> Orde
     });
     if let [first, second, ..] = &mut candidates[..]
         && rule == ReadRule::Balanced
-        && is_crowded(first, second)
+        && leaves_sub_rack(first, second)
     {
         std::mem::swap(first, second);
         return Order { nodes: candidates.into_iter().map(|candidate| candidate.node).collect(), edge: None };
@@ -118,11 +120,14 @@ pub fn order<K: Copy>(rule: ReadRule, mut candidates: Vec<Candidate<K>>) -> Orde
     Order { nodes: candidates.into_iter().map(|candidate| candidate.node).collect(), edge: drawn }
 }
 
-/// Whether so much waits at the reader's localized storage node that another one is better, with nothing else against it.
-fn is_crowded<K>(lsn: &Candidate<K>, other: &Candidate<K>) -> bool {
+/// Whether a read leaves the sub-rack for a node with nothing against it but the distance. Where others crowd the localized
+/// storage node, every second one does, and the rest go on telling how crowded it is. Own reads do not count: what a
+/// reader reads ahead waits for its own link, wherever it is read.
+fn leaves_sub_rack<K>(lsn: &Candidate<K>, other: &Candidate<K>) -> bool {
     let is_only_nearer = lsn.distance == Distance::SubRack && other.distance > Distance::SubRack;
     let merits = |one: &Candidate<K>| (one.is_dead, one.is_slow, one.is_foreign, one.awake.serves_for(one.needs_ms));
-    is_only_nearer && merits(lsn) == merits(other) && lsn.queue >= other.queue + SUB_RACK_READS
+    let is_crowded = lsn.others + 1.0 >= SUB_RACK_CROWD * (other.others + 1.0);
+    is_only_nearer && merits(lsn) == merits(other) && is_crowded && lsn.draw.is_multiple_of(2)
 }
 
 /// Share of the reads it could serve that a node should serve: `(B / n) / b_i`, at most 1. `B` blocks are read from `n`
@@ -213,7 +218,19 @@ pub(crate) mod tests {
     fn candidate(node: u32, awake: Awake, distance: Distance, queue: f64, below: f64) -> Candidate<u32> {
         let draw = u64::from(node);
         let (is_dead, is_slow, is_foreign) = (false, false, false);
-        Candidate { node, awake, needs_ms: 100, distance, is_dead, is_slow, is_foreign, queue, below, draw }
+        Candidate {
+            node,
+            awake,
+            needs_ms: 100,
+            distance,
+            is_dead,
+            is_slow,
+            is_foreign,
+            queue,
+            others: 0.0,
+            below,
+            draw,
+        }
     }
 
     #[test]
@@ -266,12 +283,29 @@ pub(crate) mod tests {
         assert_eq!(drawn.nodes, [1, 2, 3, 0], "the shorter of two, and never the third");
         assert!((drawn.edge.unwrap() - 1.0).abs() < 1e-9, "{drawn:?}");
         assert_eq!(nodes(&[far(5, 0.0, 0.5), one(6, Distance::Rack, 1.0, 0.5)]), [5, 6], "the rack does not count");
-        let lsn = |queue| one(7, Distance::SubRack, queue, 0.5);
-        assert_eq!(nodes(&[far(5, 0.0, 0.5), lsn(3.9)]), [7, 5], "the sub-rack does");
-        assert_eq!(nodes(&[far(5, 0.0, 0.5), lsn(4.0)]), [5, 7], "until too much waits there");
-        assert_eq!(nodes(&[far(5, 1.0, 0.5), lsn(4.0)]), [7, 5]);
-        assert_eq!(nodes(&[Candidate { is_slow: true, ..far(5, 0.0, 0.5) }, lsn(9.0)]), [7, 5]);
-        assert_eq!(nodes(&[one(8, Distance::Host, 9.0, 0.5), lsn(0.0)]), [8, 7], "the own host is nearer still");
+        assert_eq!(nodes(&[one(8, Distance::Host, 9.0, 0.5), one(7, Distance::SubRack, 0.0, 0.5)]), [8, 7]);
+    }
+
+    #[test]
+    fn every_second_read_leaves_a_sub_rack_whose_node_others_crowd() {
+        let far = candidate(5, Awake::Always, Distance::Far, 0.0, 0.5);
+        let lsn = |others, draw| {
+            let lsn = candidate(7, Awake::Always, Distance::SubRack, 99.0, 0.5);
+            Candidate { others, draw, ..lsn }
+        };
+        let first = |one, other| order(ReadRule::Balanced, vec![one, other]).nodes[0];
+        assert_eq!([0, 1].map(|draw| first(far, lsn(0.9, draw))), [7, 7], "the own queue says nothing");
+        assert_eq!([0, 1].map(|draw| first(far, lsn(1.0, draw))), [5, 7]);
+        assert_eq!([0, 1].map(|draw| first(Candidate { others: 8.0, ..far }, lsn(16.0, draw))), [7, 7]);
+        for worse in [
+            Candidate { is_slow: true, ..far },
+            Candidate { is_dead: true, ..far },
+            Candidate { is_foreign: true, ..far },
+            Candidate { awake: Awake::ForMs(40), ..far },
+        ] {
+            assert_eq!(first(worse, lsn(9.0, 0)), 7, "{worse:?}");
+        }
+        assert_eq!(order(ReadRule::Nearest, vec![far, lsn(9.0, 0)]).nodes, [7, 5]);
     }
 
     #[test]

@@ -335,6 +335,13 @@ fn on_read(shared: &Shared, wanted: &Wanted, node: u64) {
     shared.metrics.extra_reads.add(u64::from(wanted.record.extra.iter().any(|extra| extra.node == node)));
 }
 
+/// What a read meets at one node: see [`Candidate`].
+struct Wait {
+    queue: f64,
+    others: f64,
+    needs_ms: u64,
+}
+
 /// Members that are awake, in the order in which a read's rule has them asked.
 pub(crate) fn order(shared: &Shared, wanted: &Wanted) -> Order<usize> {
     let (record, len) = (&wanted.record, wanted.len);
@@ -344,7 +351,7 @@ pub(crate) fn order(shared: &Shared, wanted: &Wanted) -> Order<usize> {
         balance.on_serving(plan, allotment);
         record.members.iter().map(|member| balance.below(member.node)).collect::<Vec<_>>()
     };
-    let (queues, needs_ms): (Vec<f64>, Vec<u64>) = {
+    let waits: Vec<Wait> = {
         let (queues, now) = (shared.queues.lock(), since_start(shared));
         let of = |member: &pb::Member| {
             let other_calls =
@@ -352,21 +359,24 @@ pub(crate) fn order(shared: &Shared, wanted: &Wanted) -> Order<usize> {
             let bytes = queues.bytes(member.node, now).saturating_add(other_calls.saturating_mul(READ_COST_MIN));
             let expected = queues.expected(member.node, len, now);
             let needs_ms = u64::try_from(expected.as_millis()).unwrap_or(u64::MAX);
-            (bytes as f64 / cost(len) as f64, needs_ms.max(NEED_MS))
+            let reads = |bytes: u64| bytes as f64 / cost(len) as f64;
+            let others = reads(queues.others(member.node, now));
+            Wait { queue: reads(bytes), others, needs_ms: needs_ms.max(NEED_MS) }
         };
-        record.members.iter().map(of).unzip()
+        record.members.iter().map(of).collect()
     };
     let slow = shared.nodes.gray_of(record.members.iter().map(|member| member.node));
     let foreign = shared.nodes.foreign_to(wanted.dataset, record.members.iter().map(|member| member.node));
     let candidates = record.members.iter().enumerate().map(|(place, member)| Candidate {
         node: place,
         awake: shared.awake_for(member.node_id()),
-        needs_ms: needs_ms[place],
+        needs_ms: waits[place].needs_ms,
         distance: shared.nodes.distance(&shared.options.host, member.node),
         is_dead: shared.nodes.is_lost(member.node),
         is_slow: slow == Some(member.node),
         is_foreign: foreign.contains(&member.node),
-        queue: queues[place],
+        queue: waits[place].queue,
+        others: waits[place].others,
         below: balance[place],
         draw: shared.runtime.random_u64(),
     });

@@ -21,6 +21,8 @@ mod tests;
 
 /// Older news counts nothing. Queues of some reads of a few ten milliseconds have been worked off by then.
 pub const NEWS_MAX: Duration = Duration::from_millis(500);
+/// News older than this says nothing of how many others read from a node.
+pub const OTHERS_MAX: Duration = Duration::from_secs(5);
 /// A node whose answers take less is asked without a limit: a refusal would cost as much as it could save.
 pub const SLOW_MIN: Duration = Duration::from_millis(5);
 
@@ -121,6 +123,14 @@ impl<K: Ord + Copy> Queues<K> {
     pub fn bytes(&self, node: K, now: Duration) -> u64 {
         let queue = self.0.get(&node).copied().unwrap_or_default();
         queue.own_bytes.saturating_add(queue.others.map_or(0, |others| others.left(now)))
+    }
+
+    /// Bytes of other readers that waited at a node by the last news, if it is no older than [`OTHERS_MAX`]. They have been
+    /// worked off since, but those who read go on reading.
+    #[must_use]
+    pub fn others(&self, node: K, now: Duration) -> u64 {
+        let news = self.0.get(&node).and_then(|queue| queue.others);
+        news.filter(|news| now.saturating_sub(news.at) < OTHERS_MAX).map_or(0, |news| news.bytes)
     }
 
     /// Own reads in progress at a node.

@@ -39,6 +39,7 @@ impl Reader {
             is_slow: false,
             is_foreign: false,
             queue: self.queues.bytes(node, now) as f64 / BLOCK as f64,
+            others: self.queues.others(node, now) as f64 / BLOCK as f64,
             below: self.balance.below(node),
             draw: self.draws,
         }
@@ -114,6 +115,20 @@ fn only_slow_nodes_without_own_reads_get_a_limit() {
     assert_eq!(queues.after_refusal(2 * BLOCK, 2, 0.0, BLOCK, MS), AfterRefusal::First);
 }
 
+#[test]
+fn others_are_those_of_the_last_news_and_never_the_own_reads() {
+    let mut queues = Queues::default();
+    assert_eq!(queues.others(1, MS), 0, "nothing is known of it");
+    let sent = [0; 3].map(|_| queues.on_sent(1, BLOCK, MS));
+    queues.on_answer(1, sent[2], Some(2 * BLOCK), 2 * MS);
+    assert_eq!(queues.others(1, 2 * MS), 0, "what waited was its own");
+    let sent = queues.on_sent(1, BLOCK, 3 * MS);
+    queues.on_answer(1, sent, Some(9 * BLOCK), 9 * MS);
+    assert_eq!(queues.others(1, 9 * MS), 6 * BLOCK);
+    assert_eq!(queues.others(1, 2 * MS + OTHERS_MAX), 6 * BLOCK, "it does not fade");
+    assert_eq!(queues.others(1, 3 * MS + OTHERS_MAX), 0, "it ends");
+}
+
 /// Goal: readers who all heard the same, long ago, do not all go to one node. Method: 50 readers with the same news of
 /// the three nodes of a hot block, one of which had no queue. Two of three pairs have that one.
 #[test]
@@ -186,6 +201,7 @@ proptest! {
             is_slow: one.2,
             is_foreign: false,
             queue: one.3 as f64,
+            others: 0.0,
             below: one.4,
             draw: node as u64,
         }).collect();
