@@ -8,6 +8,7 @@
 # EBB_HADOOP_NETWORK  the first three numbers of the addresses (127.0.1): another one for a second run beside the first
 # EBB_HADOOP_LINKS    set by links.sh: hosts have networks of their own, and links between them
 # EBB_HADOOP_RACKS    racks (2)
+# EBB_HADOOP_SERVED   hosts that each localized storage node serves: lsn1 is in rack r1 with the first so many, and so on
 # EBB_HADOOP_JAR      the connector's jar (connectors/hadoop/target/ebb-hadoop-*.jar)
 # EBB                 the program (target/debug/ebb)
 
@@ -29,14 +30,26 @@ skipped=77
 # For JVMs that live for seconds: starting them costs more than what they compute.
 jvm=(-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -XX:-UsePerfData -Djava.net.preferIPv4Stack=true)
 
-# address HOST: of h3, 127.0.1.3.
+# address HOST: of h3, 127.0.1.3; of lsn3, 127.0.1.103.
 address() {
-    echo "$network.${1#h}"
+    case $1 in
+        lsn*) echo "$network.$((100 + ${1#lsn}))" ;;
+        *) echo "$network.${1#h}" ;;
+    esac
 }
 
-# rack HOST: in turn, as `ebb cluster up` gives racks to its hosts.
+# rack HOST: in turn, as `ebb cluster up` gives racks to its hosts; that of its localized storage node, if there are any.
 rack() {
-    echo "/r$(((${1#h} - 1) % ${EBB_HADOOP_RACKS:-2} + 1))"
+    case $1 in
+        lsn*) echo "/r${1#lsn}" ;;
+        *)
+            if [ -n "${EBB_HADOOP_SERVED:-}" ]; then
+                echo "/r$(((${1#h} - 1) / EBB_HADOOP_SERVED + 1))"
+            else
+                echo "/r$(((${1#h} - 1) % ${EBB_HADOOP_RACKS:-2} + 1))"
+            fi
+            ;;
+    esac
 }
 
 # network_of HOST: puts before a command, by the array `there`, what makes it run in the network of a host.

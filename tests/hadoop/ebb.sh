@@ -3,7 +3,7 @@
 
 # ebb_start RUN CLUSTER REPLICAS HOST...: CLUSTER is a directory that does not exist yet.
 ebb_start() {
-    local run=$1 cluster=$2 host replicas=$3 there rack
+    local run=$1 cluster=$2 host replicas=$3 there
     shift 3
     mkdir -m 700 "$cluster"
     printf 'cluster = "00000000000000eb"\nmasters = ["%s:7000"]\nreplicas = %s\n' "$master" "$replicas" >"$cluster/cluster.toml"
@@ -14,16 +14,29 @@ ebb_start() {
         show_logs "$run" ebb-master
         return 1
     }
-    for host; do
-        network_of "$host"
-        rack=$(rack "$host")
-        start_process "$run" "block-$host" "${there[@]}" "$ebb" --dir "$cluster" block --host "$host" \
-            --rack "${rack#/}" --listen "$(address "$host"):0"
-    done
+    for host; do start_block "$run" "$cluster" "$host"; done
     wait_until 30 "the start of $# block servers" ebb_serves "$cluster" $# || {
         show_logs "$run" ebb-master "${@/#/block-}"
         return 1
     }
+}
+
+# start_block RUN CLUSTER HOST: with localized storage nodes, hosts have no disks of their own.
+start_block() {
+    local run=$1 cluster=$2 host=$3 there rack options=()
+    rack=$(rack "$host")
+    case ${EBB_HADOOP_SERVED:+served-}$host in
+        served-lsn*) options=(--volumes 4 --serves-hosts "$(served "${host#lsn}")") ;;
+        served-*) options=(--volumes 0) ;;
+    esac
+    network_of "$host"
+    start_process "$run" "block-$host" "${there[@]}" "$ebb" --dir "$cluster" block --host "$host" --rack "${rack#/}" \
+        --listen "$(address "$host"):0" "${options[@]}"
+}
+
+# served NUMBER: the hosts of this localized storage node, with commas.
+served() {
+    seq -s, -f h%.0f $((($1 - 1) * EBB_HADOOP_SERVED + 1)) $(($1 * EBB_HADOOP_SERVED))
 }
 
 # ebb_serves CLUSTER COUNT: whether so many block servers live.

@@ -4,6 +4,8 @@
 # without limit to the switch of the first rack: what it says is no part of what is measured. A namespace is named
 # EBB_HADOOP_LINKS-HOST, and those of switches EBB_HADOOP_LINKS-rN.
 
+# Mbit/s of the links of hosts lsnN and of the link between racks; empty: those of all others.
+lsn_rate=
 # Bytes that the kernel hands to a link at once. It does not cut them further, as a real card would.
 packet=16000
 
@@ -14,7 +16,7 @@ links_allowed() {
 
 # links_up RACKS MBIT_PER_SECOND HOST...: sets EBB_HADOOP_LINKS, EBB_HADOOP_RACKS, network and master.
 links_up() {
-    local rate=$2 number name
+    local rate=$2 number name wide=${lsn_rate:-$2}
     export EBB_HADOOP_LINKS=ebb$$ EBB_HADOOP_RACKS=$1 EBB_HADOOP_NETWORK=10.77.0
     network=$EBB_HADOOP_NETWORK
     master=$network.200
@@ -28,15 +30,17 @@ links_up() {
     for name; do
         local switch
         switch=$(rack "$name")
+        local own=$rate
+        [[ $name != lsn* ]] || own=$wide
         add_host "$name" "${switch#/}" "$(address "$name")"
-        limit "$name" eth0 "$rate" dst "$@"
-        limit "${switch#/}" "$name" "$rate" src "$@"
+        limit "$name" eth0 "$own" dst "$@"
+        limit "${switch#/}" "$name" "$own" src "$@"
     done
     [ "$EBB_HADOOP_RACKS" = 2 ] || return 0
     add_link r1 trunk r2 trunk
     for name in r1 r2; do
         ip -n "$EBB_HADOOP_LINKS-$name" link set dev trunk master bridge0
-        limit "$name" trunk "$rate" dst "$@"
+        limit "$name" trunk "$wide" dst "$@"
     done
 }
 
