@@ -21,6 +21,7 @@ mod raid;
 mod removal;
 mod renames;
 mod sessions;
+mod snapshots;
 mod takeovers;
 mod trash;
 mod xattrs;

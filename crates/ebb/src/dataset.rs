@@ -484,7 +484,7 @@ async fn list(context: &Context, client: &ebb_client::Client) -> Result<()> {
 
 /// The settings and the use of all datasets.
 pub async fn datasets(client: &ebb_client::Client) -> Result<Vec<pb::Dataset>> {
-    let op = pb::meta_op::Op::ListDatasets(pb::meta_op::ListDatasets {});
+    let op = pb::meta_op::Op::ListDatasets(pb::meta_op::ListDatasets::default());
     Ok(client.meta(&admin::credentials(), op).await?.datasets)
 }
 

@@ -143,9 +143,9 @@ impl Machine {
         new: Vec<pb::Member>,
     ) {
         let metablock = slot.metablock;
-        call.effects.push(match slot.owner {
-            SlotOwner::File(inode) => Effect::SetChanged { inode, dataset, metablock, old, new },
-            SlotOwner::Ballast(_) => Effect::BesideChanged { metablock, old, new },
+        call.effects.push(match self.replicas.owner(metablock) {
+            Some(inode) => Effect::SetChanged { inode, dataset, metablock, old, new },
+            None => Effect::BesideChanged { metablock, old, new },
         });
     }
 
