@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ebb_types::snapshot::{DIRECTORY, INODES_END};
-use ebb_types::{DatasetId, InodeId, MetablockId, Result, SnapshotId, bail};
+use ebb_types::{Credentials, DatasetId, InodeId, MetablockId, Result, SnapshotId, bail};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op;
 use imbl::{OrdMap, OrdSet};
@@ -196,7 +196,7 @@ impl Machine {
     /// Records a snapshot. What its files are is known: none is held, and none is recovered.
     pub(crate) fn take_snapshot(&mut self, call: &mut Call<'_>, op: &meta_op::TakeSnapshot) -> Result<pb::MetaReply> {
         let dataset = DatasetId::new(op.dataset);
-        let root = self.check_snapshots_owner(call, dataset)?;
+        let root = self.check_may_snapshot(dataset, &call.credentials)?;
         self.check_snapshot_name(dataset, &op.name)?;
         if self.entries.get(root, DIRECTORY).is_some() {
             bail!(Exists, "the dataset has an entry .snapshot: snapshots need that name, so rename it first");
@@ -225,7 +225,7 @@ impl Machine {
         op: &meta_op::RemoveSnapshot,
     ) -> Result<pb::MetaReply> {
         let (dataset, number) = (DatasetId::new(op.dataset), SnapshotId::new(op.snapshot));
-        self.check_snapshots_owner(call, dataset)?;
+        self.check_may_snapshot(dataset, &call.credentials)?;
         let removed = Snapshot { is_removed: true, ..self.find_snapshot(dataset, number)?.clone() };
         self.snapshots.insert(number, removed);
         Ok(pb::MetaReply::default())
@@ -238,7 +238,7 @@ impl Machine {
         op: &meta_op::RenameSnapshot,
     ) -> Result<pb::MetaReply> {
         let (dataset, number) = (DatasetId::new(op.dataset), SnapshotId::new(op.snapshot));
-        self.check_snapshots_owner(call, dataset)?;
+        self.check_may_snapshot(dataset, &call.credentials)?;
         let old = self.find_snapshot(dataset, number)?.clone();
         if *old.name != op.name[..] {
             self.check_snapshot_name(dataset, &op.name)?;
@@ -247,14 +247,16 @@ impl Machine {
         Ok(self.snapshot_reply(number))
     }
 
-    /// Refuses a caller who does not own the dataset. Returns its root directory.
-    fn check_snapshots_owner(&self, call: &Call<'_>, dataset: DatasetId) -> Result<InodeId> {
+    /// Refuses a caller who does not own the dataset, and takes and removes no snapshots of it. Returns its root directory.
+    ///
+    /// Errors: `NotFound` for an unknown dataset or one whose directory is gone, `NotPermitted`.
+    pub fn check_may_snapshot(&self, dataset: DatasetId, credentials: &Credentials) -> Result<InodeId> {
         let Some(settings) = self.datasets.get(dataset) else { bail!(NotFound, "there is no dataset {dataset}") };
         let root = InodeId::new(settings.root_inode);
         let Some(inode) = self.inodes.get(&root).filter(|inode| inode.nlink > 0) else {
             bail!(NotFound, "the directory of {dataset} has been removed");
         };
-        permission::check_owner(root, inode, &call.credentials)?;
+        permission::check_owner(root, inode, credentials)?;
         Ok(root)
     }
 
@@ -291,10 +293,7 @@ impl Machine {
     /// Refuses while a file of the dataset may have bytes that no record names. They would come into the snapshot afterwards, or be
     /// missing in it though they were acknowledged.
     fn check_is_still(&self, dataset: DatasetId) -> Result<()> {
-        let in_the_way = self
-            .uncommitted_files()
-            .filter(|id| self.inodes.get(id).is_some_and(|inode| inode.dataset == dataset))
-            .take(NAMED_MAX + 1);
+        let in_the_way = self.uncommitted_files_of(dataset).take(NAMED_MAX + 1);
         let mut named: Vec<String> = in_the_way.map(|id| id.to_string()).collect();
         if named.is_empty() {
             return Ok(());

@@ -50,6 +50,11 @@ impl Machine {
         self.held.iter().map(|(_, inode)| *inode).chain(self.recovering())
     }
 
+    /// Those of a dataset.
+    pub fn uncommitted_files_of(&self, dataset: DatasetId) -> impl Iterator<Item = InodeId> + '_ {
+        self.uncommitted_files().filter(move |id| self.lives_in(*id, dataset))
+    }
+
     /// Files whose write lease this session has, in order.
     pub fn held_files(&self, session: SessionId) -> impl Iterator<Item = InodeId> + '_ {
         let range = (session, InodeId::new(0))..=(session, InodeId::new(u64::MAX));
@@ -242,6 +247,18 @@ impl Machine {
     pub fn dataset_usage(&self, dataset: u64) -> (u64, u64) {
         let usage = self.datasets.usage(DatasetId::new(dataset));
         (usage.inodes, usage.bytes)
+    }
+
+    /// Bytes that snapshots of a dataset alone have, of one copy.
+    #[must_use]
+    pub fn kept_bytes(&self, dataset: DatasetId) -> u64 {
+        self.datasets.usage(dataset).kept_bytes
+    }
+
+    /// Whether a snapshot that can be read has this metablock of a file, too.
+    #[must_use]
+    pub fn is_in_snapshot(&self, inode: InodeId, id: MetablockId) -> bool {
+        self.inodes.get(&inode).is_some_and(|inode| self.snapshots.newest_with(inode.dataset, id).is_some())
     }
 
     /// Settings of the dataset of an inode.
