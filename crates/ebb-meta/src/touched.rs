@@ -91,6 +91,9 @@ fn inode_of(effect: &Effect) -> Option<InodeId> {
         | Effect::Orphaned(inode)
         | Effect::Freed(inode)
         | Effect::NeedsRecovery(inode) => Some(*inode),
-        Effect::LeftOutChanged { .. } | Effect::BesideChanged { .. } | Effect::RaidSetChanged(_) => None,
+        Effect::LeftOutChanged { .. }
+        | Effect::BesideChanged { .. }
+        | Effect::KeptChanged { .. }
+        | Effect::RaidSetChanged(_) => None,
     }
 }

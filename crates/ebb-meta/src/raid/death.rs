@@ -26,14 +26,14 @@ impl Machine {
             Some(id) => {
                 let (metablock, old) = (block.id, block.members.to_vec());
                 call.effects.push(Effect::SetChanged { inode, dataset, metablock, old, new: Vec::new() });
-                self.kill_slot(call, id, block, Vec::new());
+                self.kill_slot(call, id, block);
             }
             None => self.free_metablock(call, (inode, dataset), block.id, &block.members, block.left_out()),
         }
     }
 
-    /// I-69: the other slots cannot be decoded without it, so its bytes stay. `beside`: its members that are in no file's map.
-    pub(crate) fn kill_slot(&mut self, call: &mut Call<'_>, id: RaidSetId, block: &Metablock, beside: Vec<pb::Member>) {
+    /// I-69: the other slots cannot be decoded without it, so its bytes stay.
+    pub(crate) fn kill_slot(&mut self, call: &mut Call<'_>, id: RaidSetId, block: &Metablock) {
         let Some(set) = self.raid.get_mut(id) else {
             unreachable!("{} is in {id}, which is not recorded", block.id);
         };
@@ -47,7 +47,7 @@ impl Machine {
         slot.owner = SlotOwner::Ballast(members);
         let is_over = set.slots.iter().all(Slot::is_dead);
         self.replicas.give(block.id, Owner::RaidSet(id));
-        call.effects.push(Effect::BesideChanged { metablock, old: beside, new });
+        call.effects.push(Effect::BesideChanged { metablock, old: Vec::new(), new });
         self.raise(call, id);
         if is_over {
             self.end_raid_set(call, id);

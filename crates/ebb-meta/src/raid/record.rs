@@ -58,11 +58,11 @@ impl Machine {
 
     /// Number of copies that a metablock of a file is to have: as many as its dataset wants, or as its RAID set keeps.
     #[must_use]
-    pub fn copies_of(&self, inode: InodeId, record: &pb::Metablock) -> u32 {
+    pub fn copies_of(&self, dataset: &pb::Dataset, record: &pb::Metablock) -> u32 {
         let raid_set = record.frozen.map(|frozen| RaidSetId::new(frozen.raid_set));
         match raid_set.and_then(|id| self.raid.get(id)) {
             Some(set) => set.code.copies,
-            None => u32::try_from(self.wanted_copies(inode)).unwrap_or(u32::MAX),
+            None => dataset.replicas.max(1),
         }
     }
 

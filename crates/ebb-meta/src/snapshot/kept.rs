@@ -1,5 +1,6 @@
 //! Metablocks that snapshots alone have.
 
+use ebb_types::snapshot::DIRECTORY;
 use ebb_types::{DatasetId, InodeId, MetablockId, Result, SnapshotId, Version, bail};
 use ebb_wire::convert::version;
 use ebb_wire::pb;
@@ -89,7 +90,7 @@ impl Machine {
         self.datasets.count_kept(dataset, 0, length);
         assert!(self.snapshots.kept.insert(number, kept), "{number} keeps {metablock} twice");
         call.effects.push(Effect::SetChanged { inode, dataset, metablock, old: members.clone(), new: Vec::new() });
-        call.effects.push(Effect::BesideChanged { metablock, old: Vec::new(), new: members });
+        call.effects.push(Effect::KeptChanged { dataset, metablock, old: Vec::new(), new: members });
         if !block.left_out().is_empty() {
             call.effects.push(Effect::LeftOutChanged { metablock, old: block.left_out().to_vec() });
         }
@@ -102,9 +103,11 @@ impl Machine {
     pub(crate) fn free_kept(&mut self, call: &mut Call<'_>, number: SnapshotId, id: MetablockId) {
         let Some(Kept { block, dataset, .. }) = self.snapshots.kept.remove(number, id) else { return };
         self.datasets.count_kept(dataset, block.length, 0);
+        let old = block.members.to_vec();
+        call.effects.push(Effect::KeptChanged { dataset, metablock: id, old, new: Vec::new() });
         match block.frozen.and_then(|frozen| frozen.raid_set) {
-            Some(raid_set) => self.kill_slot(call, raid_set, &block, block.members.to_vec()),
-            None => self.free_beside(call, id, &block.members),
+            Some(raid_set) => self.kill_slot(call, raid_set, &block),
+            None => self.replicas.free(id, &block.members, &[]),
         }
     }
 
@@ -115,7 +118,7 @@ impl Machine {
         let Some(Owner::Kept(number)) = self.replicas.owner_of(id) else {
             bail!(NotFound, "{id} is not what snapshots alone have");
         };
-        let Some(Kept { block, .. }) = self.snapshots.kept.get(number, id) else {
+        let Some(Kept { block, dataset, .. }) = self.snapshots.kept.get(number, id) else {
             bail!(Internal, "{id} is kept for {number}, and has no record");
         };
         // I-75: a copy of other bytes, or one that was decided on older members, is not recorded.
@@ -132,24 +135,59 @@ impl Machine {
             bail!(Busy, "{id} is frozen: its members are moved by its RAID set {raid_set} alone");
         }
         self.check_placement(&op.members)?;
-        let old = block.members.to_vec();
+        let (old, dataset) = (block.members.to_vec(), *dataset);
         self.replicas.change_set(id, &old, &op.members);
         self.edit_metablock(id, |block| {
             block.members = op.members.as_slice().into();
             block.generation += 1;
         });
-        call.effects.push(Effect::BesideChanged { metablock: id, old, new: op.members.clone() });
+        call.effects.push(Effect::KeptChanged { dataset, metablock: id, old, new: op.members.clone() });
         Ok(Reply::None)
     }
 
+    /// A metablock that snapshots alone have: the file that lost it, which may be gone, the dataset and the record.
+    #[must_use]
+    pub fn kept_metablock(&self, id: MetablockId) -> Option<(InodeId, DatasetId, pb::Metablock)> {
+        self.kept(id).map(|kept| (kept.inode, kept.dataset, kept.block.to_pb()))
+    }
+
+    /// Every metablock that snapshots alone have: their dataset, and its members.
+    pub fn kept_placed(&self) -> impl Iterator<Item = (DatasetId, &[pb::Member])> + '_ {
+        self.snapshots.kept.iter().map(|(_, kept)| (kept.dataset, &kept.block.members[..]))
+    }
+
+    /// The path of the file that has this metablock in the newest snapshot with it. It walks that snapshot's names.
+    #[must_use]
+    pub fn kept_path(&self, id: MetablockId) -> Option<String> {
+        let Some(Owner::Kept(number)) = self.replicas.owner_of(id) else { return None };
+        let (kept, snapshot) = (self.snapshots.kept.get(number, id)?, self.snapshots.get(number)?);
+        let settings = self.datasets.settings(kept.dataset);
+        let root = settings.path.trim_end_matches('/');
+        let top = format!("{root}/{}/{}", String::from_utf8_lossy(DIRECTORY), String::from_utf8_lossy(&snapshot.name));
+        let mut open = vec![(top.clone(), InodeId::new(settings.root_inode))];
+        while let Some((path, directory)) = open.pop() {
+            for (_, name, inode) in self.entries_in(number, directory, 0) {
+                let path = format!("{path}/{}", String::from_utf8_lossy(name));
+                if inode == kept.inode {
+                    return Some(path);
+                }
+                if self.inode_in(number, inode).is_some_and(crate::inode::Inode::is_directory) {
+                    open.push((path, inode));
+                }
+            }
+        }
+        // It had no name then, or the snapshot is removed and has lost the way to it.
+        Some(top)
+    }
+
     /// Metablocks that snapshots alone have, in order of snapshot, with the dataset of each.
-    pub fn kept_metablocks(&self) -> impl Iterator<Item = (DatasetId, pb::Metablock)> + '_ {
+    #[cfg(test)]
+    pub(crate) fn kept_metablocks(&self) -> impl Iterator<Item = (DatasetId, pb::Metablock)> + '_ {
         self.snapshots.kept.iter().map(|(_, kept)| (kept.dataset, kept.block.to_pb()))
     }
 
     /// Whether snapshots alone have this metablock.
-    #[must_use]
-    pub fn is_kept(&self, id: MetablockId) -> bool {
+    pub(crate) fn is_kept(&self, id: MetablockId) -> bool {
         self.kept(id).is_some()
     }
 }
