@@ -3,6 +3,7 @@
 mod encode;
 mod on_lsns;
 mod repack;
+mod snapshots;
 mod soon;
 mod swarm;
 mod thaw;

@@ -187,6 +187,13 @@ impl Scene {
         listed.iter().find(|dataset| dataset.id == self.dataset).unwrap().kept_bytes
     }
 
+    /// Replicas on a node, as it reports them.
+    async fn replicas_on(&self, node: u64) -> u64 {
+        let nodes = self.cluster.cluster_status().await.unwrap().nodes;
+        let found = nodes.iter().filter(|one| one.id == node).flat_map(|one| &one.volumes);
+        found.map(|volume| volume.replicas).sum()
+    }
+
     /// Removes everything, and waits until no node has a replica.
     async fn leave_nothing(mut self, world: &World) {
         let names: Vec<String> = self.taken.keys().cloned().collect();
@@ -296,5 +303,53 @@ fn nothing_below_a_snapshot_can_be_written_and_a_removed_one_is_gone() {
         assert!(other.lookup(&root(), scene.directory, b".snapshot").await.is_ok());
         other.disconnect().await.unwrap();
         scene.leave_nothing(&world).await;
+    });
+}
+
+/// Goal: copies that snapshots alone need are made again like others, though their files are gone. Method: all files are removed, and
+/// every node but three is drained in turn, or fails for good.
+#[test]
+fn what_snapshots_alone_have_is_copied_when_a_node_is_drained_or_lost() {
+    World::run(51, WorldOptions::default(), |world| async move {
+        let mut scene = Scene::start(&world, 51).await;
+        for _ in 0..6 {
+            scene.create().await;
+        }
+        scene.take("all").await.unwrap();
+        for handle in std::mem::take(&mut scene.open).into_values() {
+            scene.client.close(handle).await;
+        }
+        for name in std::mem::take(&mut scene.files).into_keys() {
+            scene.client.unlink(&root(), scene.directory, name.as_bytes()).await.unwrap();
+        }
+        let begun = world.now();
+        while scene.kept_bytes().await == 0 {
+            assert!(world.now() - begun < WITHIN, "removed files keep their bytes");
+            world.sleep(Duration::from_secs(1)).await;
+        }
+        for node in [1, 2] {
+            scene.cluster.drain(node, false).await.unwrap();
+            let begun = world.now();
+            while scene.replicas_on(node).await > 0 {
+                assert!(world.now() - begun < WITHIN, "n{node} keeps copies that only a snapshot has");
+                world.sleep(Duration::from_secs(1)).await;
+            }
+            scene.check(&format!("reader after n{node}")).await;
+        }
+        scene.cluster.fail(NodeId::new(3)).unwrap();
+        let begun = world.now();
+        loop {
+            world.sleep(Duration::from_secs(5)).await;
+            let status = scene.cluster.cluster_status().await.unwrap();
+            let is_dead = status.nodes.iter().any(|node| node.id == 3 && node.state() == pb::NodeState::NodeDead);
+            if is_dead && status.under_replicated == 0 && status.repairs_running == 0 {
+                break;
+            }
+            assert!(world.now() - begun < WITHIN, "{} sets lack copies", status.under_replicated);
+        }
+        // The other copy of what n3 had was made again: any further loss is borne.
+        scene.cluster.fail(NodeId::new(4)).unwrap();
+        scene.check("last reader").await;
+        scene.client.disconnect().await.unwrap();
     });
 }
