@@ -30,6 +30,7 @@ pub mod diskreduce;
 pub mod drive;
 pub mod hardware;
 pub mod job;
+pub mod lsn;
 pub mod measure;
 pub mod metablocks;
 pub mod outcome;

@@ -7,7 +7,7 @@ use ebb_cli::{Context, Globals, examples};
 use ebb_types::Result;
 
 use crate::examples::EXAMPLES;
-use crate::{compliance, metablocks, paper, plan, power, soak, virtual_cluster};
+use crate::{compliance, lsn, metablocks, paper, plan, power, soak, virtual_cluster};
 
 /// Experiments with Ebb: virtual clusters under faults, the papers' figures, and planners.
 #[derive(Debug, Parser)]
@@ -40,6 +40,11 @@ enum Command {
     ///
     /// The results are shown beside the printed numbers.
     Diskreduce(paper::PaperArgs),
+    /// Reproduce the figures of "On the Use of Shared Storage in Shared-Nothing Environments" in virtual time.
+    ///
+    /// The results are shown beside the printed numbers and the simulator's. With --against-plan, a plan's LSNs are built and
+    /// its jobs run.
+    Lsn(lsn::LsnArgs),
     /// Measure block sizes, metablocks, locations and prefetch on a running cluster.
     ///
     /// The results are shown beside the printed numbers of "Cloud analytics: Do we really need to reinvent the storage
@@ -91,10 +96,11 @@ impl Cli {
             Command::Rabbit(args) => paper::run(&context, &paper::RABBIT, &args).map(|()| true),
             Command::Blinkfs(args) => paper::run(&context, &paper::BLINKFS, &args).map(|()| true),
             Command::Diskreduce(args) => paper::run(&context, &paper::DISKREDUCE, &args).map(|()| true),
+            Command::Lsn(args) => lsn::run(&context, &args),
             Command::Metablocks(args) => metablocks::run(&context, &args).await.map(|()| true),
             Command::Power(args) => power::run(&context, &args).await,
             Command::Compliance(args) => compliance::run(&context, &args).await,
-            Command::Plan(command) => plan::run(&context, command).map(|()| true),
+            Command::Plan(command) => plan::run(&context, command).await.map(|()| true),
             Command::Describe(command) => describe::run(Self::described(), command).map(|()| true),
         }
     }
@@ -107,7 +113,8 @@ impl Cli {
             | Command::Soak(_)
             | Command::Rabbit(_)
             | Command::Blinkfs(_)
-            | Command::Diskreduce(_) => "off",
+            | Command::Diskreduce(_)
+            | Command::Lsn(_) => "off",
             _ => "error",
         }
     }

@@ -22,6 +22,13 @@ pub const EXAMPLES: &[Examples] = &[
         ],
     ),
     (
+        "lsn",
+        &[
+            ("ebb-lab lsn --figure 7 --out figures", "five hosts, by disks of their LSN"),
+            ("ebb-lab lsn --against-plan plan.json", "the answer of `ebb plan lsn --within 10 --json`, built and run"),
+        ],
+    ),
+    (
         "metablocks",
         &[
             ("ebb-lab metablocks --dir /srv/ebb", "on a running cluster"),
@@ -55,7 +62,13 @@ pub const EXAMPLES: &[Examples] = &[
         &[("ebb-lab plan power --nodes 1000 --replicas 3 --inactive 500", "what half of the nodes keeps in reach")],
     ),
     ("plan raid", &[("ebb-lab plan raid --user-bytes 10PB --scheme 3,8+2", "three copies beside a code")]),
-    ("plan lsn", &[("ebb-lab plan lsn --study 20-node --lsn-disks 16", "ten applications on shared disks")]),
+    (
+        "plan lsn",
+        &[
+            ("ebb-lab plan lsn --study 20-node --lsn-disks 16", "ten applications on shared disks"),
+            ("ebb-lab plan lsn --from-cluster --sample 600", "the LSN for what a running cluster does"),
+        ],
+    ),
     ("plan report", &[("ebb-lab plan report --out report.html", "one page with all of it")]),
     ("completions", &[("ebb-lab completions bash > ebb-lab.bash", "source this file in a shell")]),
     ("man", &[("ebb-lab man /usr/local/share/man/man1", "then `man ebb-lab-virtual`")]),

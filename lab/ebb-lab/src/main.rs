@@ -8,6 +8,7 @@
 mod cli;
 mod compliance;
 mod examples;
+mod lsn;
 mod metablocks;
 mod paper;
 mod plan;

@@ -1,4 +1,4 @@
-//! `ebb lab rabbit`, `ebb lab blinkfs` and `ebb lab diskreduce`: the figures of a paper, run in virtual time.
+//! `ebb lab rabbit`, `ebb lab blinkfs`, `ebb lab diskreduce` and `ebb lab lsn`: the figures of a paper, run in virtual time.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -17,17 +17,17 @@ pub struct PaperArgs {
     figure: Option<String>,
     /// Directory for figures (SVG), numbers (JSON) and a page with all of them. It is created if it does not exist.
     #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    pub out: Option<PathBuf>,
     /// Seed of all random choices.
     #[arg(long, default_value = "1")]
-    seed: u64,
+    pub seed: u64,
     /// Use fewer points, fewer blocks and shorter runs. The results then show the shape of the figures, not the
     /// numbers.
     #[arg(long)]
     quick: bool,
     /// Number of virtual worlds that run at a time [default: number of cores].
     #[arg(long)]
-    jobs: Option<NonZeroUsize>,
+    pub jobs: Option<NonZeroUsize>,
 }
 
 /// A paper.
@@ -54,6 +54,10 @@ pub const DISKREDUCE: Paper = Paper {
     intro: ebb_figures::diskreduce::INTRO,
     parts: ebb_figures::diskreduce::PARTS,
 };
+
+/// Localized storage nodes.
+pub const LSN: Paper =
+    Paper { title: ebb_figures::lsn::TITLE, intro: ebb_figures::lsn::INTRO, parts: ebb_figures::lsn::PARTS };
 
 /// Makes the figures and prints the numbers.
 pub fn run(context: &Context, paper: &Paper, args: &PaperArgs) -> Result<()> {
@@ -99,7 +103,7 @@ pub fn report_measured(
 }
 
 /// Prints tables and rows, and how many agree; or prints `numbers`. Writes everything to `out`.
-fn report(
+pub fn report(
     context: &Context,
     outcome: &Outcome,
     numbers: serde_json::Value,

@@ -1,7 +1,7 @@
 //! `ebb plan`: costs and benefits of a layout, a power budget or a code, before anything is built.
 //!
 //! Each command is one file below `plan/`: it turns its options into plain values, calls `ebb-plan`, and passes tables,
-//! JSON and a figure to [`emit`]. None of them needs a cluster.
+//! JSON and a figure to [`emit`]. None of them needs a cluster, but for `lsn --from-cluster`, which asks one what it has measured.
 
 mod emit;
 mod gears;
@@ -34,13 +34,13 @@ pub enum PlanCommand {
 }
 
 /// Runs the command.
-pub fn run(context: &Context, command: PlanCommand) -> Result<()> {
+pub async fn run(context: &Context, command: PlanCommand) -> Result<()> {
     match command {
         PlanCommand::Layout(args) => layout::run(context, &args),
         PlanCommand::Gears(args) => gears::run(context, &args),
         PlanCommand::Power(args) => power::run(context, &args),
         PlanCommand::Raid(args) => raid::run(context, &args),
-        PlanCommand::Lsn(args) => lsn::run(context, &args),
+        PlanCommand::Lsn(args) => lsn::run(context, &args).await,
         PlanCommand::Report(args) => report::run(context, &args),
     }
 }

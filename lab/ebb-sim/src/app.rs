@@ -1,12 +1,12 @@
 //! Applications: bytes that they read, shuffle and write, number of tasks, and cost of a byte.
 
 use ebb_types::{Result, bail, err};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::cluster::MIB;
 
 /// A MapReduce job.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct App {
     /// Its name.
     pub name: String,

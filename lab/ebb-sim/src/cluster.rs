@@ -1,7 +1,7 @@
 //! The simulated cluster: machines, links and the placement of data. Plain values with the reasons for their defaults.
 
 use ebb_types::{Result, bail};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Bytes of a mebibyte.
 pub const MIB: f64 = 1024.0 * 1024.0;
@@ -9,7 +9,7 @@ pub const MIB: f64 = 1024.0 * 1024.0;
 pub const GBPS: f64 = 1e9 / 8.0;
 
 /// Placement of a job's data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
     /// Every node keeps files on its own disks, in [`Cluster::replicas`] copies: Hadoop as it is.
@@ -40,7 +40,7 @@ impl Placement {
 }
 
 /// A disk. One stream goes at `read` or `write`; with more streams the head moves at each request.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DiskModel {
     /// Bytes a second.
     pub read_bytes_per_sec: f64,
@@ -93,7 +93,7 @@ impl DiskModel {
 }
 
 /// Parameters that the paper leaves open, chosen once for all studies.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Hardware {
     /// Cycles a second of a core. MRPerf's "Xeon 2.5GHz L5420".
     pub core_hertz: f64,
@@ -168,7 +168,7 @@ impl Default for Hardware {
 }
 
 /// A cluster: rack > sub-racks > nodes, and with each sub-rack perhaps a localized storage node (LSN).
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Cluster {
     /// Placement of data.
     pub placement: Placement,

@@ -33,7 +33,7 @@
 //! Reading order: [`engine`] (time and flows), `queue` and `fill` (fair rates), [`cluster`] and [`app`] (the input),
 //! [`site`] (a cluster as resources), `program` (a task as steps), `tracker`, [`layout`] and `reducer`, then [`job`],
 //! which combines them. On top of it: [`measure`] (many runs), [`study`] (the paper's settings), [`claims`], [`sizing`]
-//! (the knob), [`readback`] (DiskReduce's reading experiment). `oracle/` checks the engine against SimGrid.
+//! (the knob), [`measured`] (its input from a running cluster's counters), [`readback`] (DiskReduce's reading experiment). `oracle/` checks the engine against SimGrid.
 #![forbid(unsafe_code)]
 
 pub mod app;
@@ -44,10 +44,11 @@ mod fill;
 pub mod job;
 pub mod layout;
 pub mod measure;
+pub mod measured;
 pub mod oracle;
-mod program;
+pub mod program;
 mod queue;
-mod random;
+pub mod random;
 
 pub mod readback;
 mod reducer;

@@ -1,10 +1,12 @@
 //! `ebb plan lsn`: jobs on localized storage nodes against jobs on disks in the nodes (`ebb-sim`).
 //!
-//! It answers four questions: run times of applications on one or several LSNs (the default, and a sweep if an option
+//! It answers five questions: run times of applications on one or several LSNs (the default, and a sweep if an option
 //! has several values); the cheapest LSN that keeps them within a percentage (`--within`); the paper's figures beside
-//! ours (`--figures`); and times to read datasets back with one copy and with three (`--readback`).
+//! ours (`--figures`); times to read datasets back with one copy and with three (`--readback`); and the LSN for what a
+//! running cluster does (`--from-cluster`).
 
 mod apps;
+mod measured;
 mod runs;
 mod section;
 mod show;
@@ -16,15 +18,20 @@ use ebb_cli::Context;
 use ebb_plan::{Figure, Table};
 use ebb_sim::cluster::MIB;
 use ebb_sim::measure::{Timing, compare};
+use ebb_sim::measured::{Measured, describe};
 use ebb_sim::sizing::{Prices, Strictness, Wish, advise};
 use ebb_sim::{App, Cluster, Placement, Study, claims, job, readback};
 use ebb_types::{Result, bail, err};
+use serde_json::json;
 
 use super::emit::{Answer, EmitArgs};
 use super::number::{real, whole};
 use runs::Runs;
 
 pub use section::section;
+
+/// Per cent that jobs may take longer, if a plan for a running cluster does not say.
+const WITHIN: f64 = 10.0;
 
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
@@ -74,6 +81,13 @@ pub struct LsnArgs {
     seed: u64,
     #[command(flatten)]
     wish: WishArgs,
+    /// Plan for what a running cluster does: its hosts, sub-racks, disks and their rates, and one job that reads and writes as
+    /// much as programs do while it is measured. Implies --within 10 unless it is given.
+    #[arg(long, conflicts_with_all = ["figures", "readback", "apps", "app_file", "scale", "nodes", "node_disks", "replicas"])]
+    from_cluster: bool,
+    /// With --from-cluster: seconds to measure.
+    #[arg(long, default_value_t = 10, requires = "from_cluster", value_name = "SECONDS", value_parser = whole::<u64>(1, 86_400))]
+    sample: u64,
     /// Show the paper's figures beside Ebb's.
     #[arg(long, conflicts_with_all = ["within", "readback"])]
     figures: bool,
@@ -157,10 +171,13 @@ struct WishArgs {
 }
 
 /// Answers.
-pub fn run(context: &Context, args: &LsnArgs) -> Result<()> {
+pub async fn run(context: &Context, args: &LsnArgs) -> Result<()> {
     let runner = Runs::new(context.output);
     let seeds = args.seeds();
-    let answer = if args.figures {
+    let answer = if args.from_cluster {
+        let measured = measured::measure(context, args.sample).await?;
+        planned(args, &measured, &runner, &seeds)?
+    } else if args.figures {
         let claims = claims::all(&runner, &seeds)?;
         let table = show::claims(&claims);
         let figure = args.emit.wants_figure().then(|| section::figure_5(&runner, &seeds)).transpose()?;
@@ -174,7 +191,8 @@ pub fn run(context: &Context, args: &LsnArgs) -> Result<()> {
         let figure = args.emit.wants_figure().then(|| show::readback_figure(&found));
         Answer { notes, json: table.json(), tables: vec![table], figure }
     } else if let Some(percent) = args.wish.within {
-        advice(args, percent, &runner, &seeds)?
+        let (cluster, apps) = (args.one_cluster()?, args.applications()?);
+        advice(args, percent, (&cluster, &apps), &runner, &seeds)?
     } else {
         timings(args, &runner, &seeds)?
     };
@@ -202,17 +220,28 @@ fn order(mut tables: Vec<Table>, emit: &EmitArgs) -> Vec<Table> {
     tables
 }
 
-fn advice(args: &LsnArgs, percent: f64, runner: &Runs, seeds: &[u64]) -> Result<Answer> {
-    if !(args.lsn_disks.is_empty() && args.lsn_gbps.is_empty()) {
-        bail!(
-            Invalid,
-            "--within looks for disks and link itself: bound it by --max-disks and --links, not --lsn-disks"
-        );
-    }
-    if args.placement.len() > 1 {
-        bail!(Invalid, "--within wants one --placement; the nearest possible value is {}", args.placement[0]);
-    }
-    let cluster = args.clusters()?.remove(0);
+/// The advice for what a cluster measured.
+fn planned(args: &LsnArgs, measured: &Measured, runner: &Runs, seeds: &[u64]) -> Result<Answer> {
+    let nodes = &args.nodes;
+    let rate = nodes.disk_write_mb.or(nodes.disk_read_mb).map(|mb| mb * 1e6);
+    let described = describe(measured, &args.one_cluster()?, rate)?;
+    let percent = args.wish.within.unwrap_or(WITHIN);
+    let mut answer = advice(args, percent, (&described.cluster, &[described.app.clone()]), runner, seeds)?;
+    answer.notes.splice(0..0, show::measured(measured, &described));
+    answer.json["measured"] = json!({
+        "seconds": measured.seconds, "read_bytes": described.read_bytes, "written_bytes": described.written_bytes,
+        "copies": measured.copies, "hosts": measured.hosts,
+    });
+    Ok(answer)
+}
+
+fn advice(
+    args: &LsnArgs,
+    percent: f64,
+    (cluster, apps): (&Cluster, &[App]),
+    runner: &Runs,
+    seeds: &[u64],
+) -> Result<Answer> {
     let wish = Wish {
         within: percent / 100.0,
         of: if args.wish.mean { Strictness::Mean } else { Strictness::Each },
@@ -220,16 +249,37 @@ fn advice(args: &LsnArgs, percent: f64, runner: &Runs, seeds: &[u64]) -> Result<
         links: args.wish.links.clone(),
         prices: Prices { disk: args.wish.disk_price, gbps: args.wish.gbps_price },
     };
-    let found = advise(runner, &cluster, &args.applications()?, seeds, &wish)?;
-    let mut notes = show::parameters(&cluster);
-    notes.extend(show::advice(&found, percent, &cluster, &wish));
+    let found = advise(runner, cluster, apps, seeds, &wish)?;
+    let mut notes = show::parameters(cluster);
+    notes.extend(show::advice(&found, percent, cluster, &wish));
     let table = show::frontier(&found);
-    let json = serde_json::to_value(&found).map_err(|error| err!(Internal, "an advice is no JSON: {error}"))?;
+    let mut json = serde_json::to_value(&found).map_err(|error| err!(Internal, "an advice is no JSON: {error}"))?;
+    // What `ebb lab lsn --against-plan` builds, runs and compares with.
+    let best = Cluster { lsn_disks: found.best.lsn_disks, lsn_gbps: found.best.lsn_gbps, ..cluster.clone() };
+    let timings = compare(runner, None, std::slice::from_ref(&best), apps, seeds)?;
+    let predicted = |one: &Timing| json!({"app": one.app, "normalized_time": one.normalized_time});
+    json["predicted"] = timings.iter().flatten().map(predicted).collect();
+    json["cluster"] = json!(best);
+    json["apps"] = json!(apps);
     let figure: Option<Figure> = args.emit.wants_figure().then(|| show::frontier_figure(&found, percent));
     Ok(Answer { notes, json, tables: vec![table], figure })
 }
 
 impl LsnArgs {
+    /// The cluster whose LSNs are looked for.
+    fn one_cluster(&self) -> Result<Cluster> {
+        if !(self.lsn_disks.is_empty() && self.lsn_gbps.is_empty()) {
+            bail!(
+                Invalid,
+                "--within looks for disks and link itself: bound it by --max-disks and --links, not --lsn-disks"
+            );
+        }
+        if self.placement.len() > 1 {
+            bail!(Invalid, "--within wants one --placement; the nearest possible value is {}", self.placement[0]);
+        }
+        Ok(self.clusters()?.remove(0))
+    }
+
     fn seeds(&self) -> Vec<u64> {
         (0..self.runs).map(|run| self.seed.wrapping_add(run)).collect()
     }

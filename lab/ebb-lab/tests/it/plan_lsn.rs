@@ -149,3 +149,29 @@ fn the_impossible_is_refused_with_the_nearest_possible() {
         assert!(run.code == 2 && run.err.contains(wanted), "{arguments:?}: {} {}", run.code, run.err);
     }
 }
+
+/// Goal: a plan's answer is run on the real services, and one that they cannot be put to is refused with the option that mends it.
+#[test]
+fn a_plan_is_run_on_the_real_services_or_refused_by_name() {
+    let lab = Lab::new();
+    let plan = |more: &[&str]| {
+        let usual =
+            ["plan", "lsn", "--study", "5-node", "--apps", "grep", "--scale", "0.1", "--within", "30", "--runs", "1"];
+        std::fs::write(lab.path("plan.json"), lab.json(&[&usual[..], more].concat()).to_string()).unwrap();
+    };
+    let run = || lab.run(&["lsn", "--against-plan", "plan.json", "--jobs", "1", "--json"]);
+    let disks = ["--disk-read-mb", "75", "--disk-write-mb", "75"];
+    plan(&[&disks[..], &["--lsn-stripe-mib", "1000000"]].concat());
+    let run_plan = run();
+    let found: Value = serde_json::from_str(&run_plan.out).unwrap_or_else(|error| panic!("{error}: {}", run_plan.err));
+    let (planned, ours) = (found["rows"][0]["paper"].as_f64().unwrap(), found["rows"][0]["ours"].as_f64().unwrap());
+    assert_eq!(run_plan.code, i32::from((planned - ours).abs() > 0.15), "{found}");
+    assert!((planned - ours).abs() < 0.3, "{found}");
+    for (more, words) in [(&[][..], "--disk-read-mb 79"), (&disks[..], "--lsn-stripe-mib 1000000")] {
+        plan(more);
+        let refused = run();
+        assert!(refused.code != 0 && refused.err.contains(words), "{}", refused.err);
+    }
+    std::fs::write(lab.path("plan.json"), "{}").unwrap();
+    assert!(run().err.contains("ebb plan lsn --within 10 --json"), "{}", run().err);
+}

@@ -4,6 +4,7 @@ use ebb_plan::figure::{Axis, Bars};
 use ebb_plan::{Cell, Figure, Mark, Table};
 use ebb_sim::claims::{Claim, Relation};
 use ebb_sim::cluster::MIB;
+use ebb_sim::measured::{Described, Measured};
 use ebb_sim::readback::{BLOCKS, Copies, Readback};
 use ebb_sim::sizing::{Advice, Candidate, Strictness, Wish};
 use ebb_sim::{Cluster, Placement};
@@ -20,6 +21,27 @@ pub fn paper_number(claim: &Claim) -> Cell {
         Relation::Within if claim.paper == 0.0 => Cell::text("about 1"),
         Relation::Within => Cell::text(format!("1 \u{b1} {:.3}", claim.paper)),
     }
+}
+
+/// What a running cluster measured, and the job that it is planned for.
+pub fn measured(measured: &Measured, described: &Described) -> Vec<String> {
+    let mb = |bytes: f64| bytes / measured.seconds / 1e6;
+    let (cluster, app) = (&described.cluster, &described.app);
+    vec![
+        format!(
+            "Measured for {:.0} s: programs read {:.1} and wrote {:.1} MB/s in {:.1} copies; a disk takes {:.0} MB/s.",
+            measured.seconds,
+            mb(described.read_bytes),
+            mb(described.written_bytes),
+            measured.copies,
+            cluster.hardware.disk.write_bytes_per_sec / 1e6
+        ),
+        format!(
+            "Planned for: {} programs that do so for a minute, and work {:.0} cycles on a byte. Links, cores and slots are those of \
+             the options.",
+            app.mappers, app.map_cycles_per_byte
+        ),
+    ]
 }
 
 /// Assumptions of the simulation, printed with every answer.
