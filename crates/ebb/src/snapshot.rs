@@ -69,7 +69,7 @@ pub async fn run(context: &Context, command: SnapshotCommand) -> Result<()> {
     let cluster = context.cluster()?;
     let client = admin::client(&cluster, &HostName::new("client"), "cli").await?;
     let done = match command {
-        SnapshotCommand::Take(args) => take(context, &client, args).await,
+        SnapshotCommand::Take(args) => take_snapshot(context, &client, args).await,
         SnapshotCommand::List { path } => list(context, &client, &path).await,
         SnapshotCommand::Show(named) => show(context, &client, &named).await,
         SnapshotCommand::Remove(named) => remove(context, &client, &named).await,
@@ -79,7 +79,7 @@ pub async fn run(context: &Context, command: SnapshotCommand) -> Result<()> {
     done
 }
 
-async fn take(context: &Context, client: &Client, args: TakeArgs) -> Result<()> {
+async fn take_snapshot(context: &Context, client: &Client, args: TakeArgs) -> Result<()> {
     let dataset = find(client, &args.snapshot.path).await?;
     let began = Instant::now();
     loop {

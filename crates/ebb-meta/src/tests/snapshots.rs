@@ -41,7 +41,7 @@ struct Both {
 }
 
 impl World {
-    fn take(&mut self, name: &str) -> Result<pb::Snapshot, E> {
+    fn take_snapshot(&mut self, name: &str) -> Result<pb::Snapshot, E> {
         let op = meta_op::TakeSnapshot { dataset: 0, name: name.into() };
         self.run(Op::TakeSnapshot(op)).map(|mut reply| reply.snapshots.remove(0))
     }
@@ -245,7 +245,7 @@ impl Both {
                 assert_eq!(self.world.machine.digest(), before);
                 assert_eq!(self.world.machine.check(), Vec::<String>::new());
             }
-            (Action::Take, _) if self.taken.len() < 5 => self.take(),
+            (Action::Take, _) if self.taken.len() < 5 => self.take_next(),
             (Action::Remove, _) if !self.taken.is_empty() => {
                 let gone = self.taken.remove(other.index(self.taken.len()));
                 self.world.remove_snapshot(gone.number).unwrap();
@@ -262,17 +262,17 @@ impl Both {
         self.compare();
     }
 
-    fn take(&mut self) {
+    fn take_next(&mut self) {
         self.names += 1;
         let name = format!("s{}", self.names);
-        let number = self.world.take(&name).unwrap().number;
+        let number = self.world.take_snapshot(&name).unwrap().number;
         self.taken.push(Taken { number, name, tree: self.world.tree(ROOT) });
     }
 
     /// Nothing that happens meanwhile thaws what was frozen when the lease was given.
     fn write_slowly(&mut self, file: u64, dies: bool) {
         let epoch = self.world.acquire(file).unwrap().epoch;
-        assert_eq!(self.world.take("never").unwrap_err(), E::Busy);
+        assert_eq!(self.world.take_snapshot("never").unwrap_err(), E::Busy);
         let block = self.world.granted(file, 0);
         if let Some(gone) = self.taken.pop() {
             self.world.remove_snapshot(gone.number).unwrap();
@@ -284,7 +284,7 @@ impl Both {
         let epoch = self.world.attr(file).epoch;
         let begin = pb::BeginRecovery { inode: file, expected_epoch: epoch };
         self.world.apply(Change::BeginRecovery(begin)).reply.unwrap();
-        assert_eq!(self.world.take("never").unwrap_err(), E::Busy);
+        assert_eq!(self.world.take_snapshot("never").unwrap_err(), E::Busy);
         let epoch = self.world.attr(file).epoch;
         let id = ebb_types::InodeId::new(file);
         let mut metablocks = self.world.machine.shown_metablocks(id).unwrap();
@@ -335,9 +335,9 @@ fn a_snapshot_is_found_by_name_only_and_never_changes() {
     let file = world.mkfile(directory, "f", 0o644).unwrap();
     world.write(file, 0, MIB);
     assert_eq!(world.lookup(ROOT, ".snapshot").unwrap_err(), E::NotFound);
-    let taken = world.take("monday").unwrap();
-    assert_eq!(world.take("monday").unwrap_err(), E::Exists);
-    assert_eq!(world.take("a/b").unwrap_err(), E::Invalid);
+    let taken = world.take_snapshot("monday").unwrap();
+    assert_eq!(world.take_snapshot("monday").unwrap_err(), E::Exists);
+    assert_eq!(world.take_snapshot("a/b").unwrap_err(), E::Invalid);
     assert_eq!(world.names(ROOT), ["d"], "no listing has it");
     let list = world.lookup(ROOT, ".snapshot").unwrap().inode;
     assert_eq!(world.names(list), ["monday"]);
@@ -370,7 +370,7 @@ fn a_snapshot_is_found_by_name_only_and_never_changes() {
     assert_eq!(world.mkdir(ROOT, ".snapshot", 0o755).unwrap_err(), E::Exists);
     world.prune_all();
     world.mkdir(ROOT, ".snapshot", 0o755).unwrap();
-    assert_eq!(world.take("tuesday").unwrap_err(), E::Exists);
+    assert_eq!(world.take_snapshot("tuesday").unwrap_err(), E::Exists);
 }
 
 #[test]
@@ -412,13 +412,13 @@ fn what_a_snapshot_froze_is_written_in_place_after_its_end() {
     let file = world.mkfile(ROOT, "f", 0o644).unwrap();
     world.write(file, 0, MIB);
     let before = world.machine.metablocks(ebb_types::InodeId::new(file)).unwrap()[0].id;
-    let number = world.take("s").unwrap().number;
+    let number = world.take_snapshot("s").unwrap().number;
     world.remove_snapshot(number).unwrap();
     world.write(file, 0, MIB);
     let after = world.machine.metablocks(ebb_types::InodeId::new(file)).unwrap()[0].id;
     assert_eq!(before, after, "nothing was copied");
     assert_eq!(world.prune(SnapshotId::new(number + 1).raw(), 1).unwrap_err(), E::NotFound);
-    world.take("t").unwrap();
+    world.take_snapshot("t").unwrap();
     let living = world.machine.snapshots().find(|one| !one.removed).unwrap().number;
     assert_eq!(world.prune(living, 1).unwrap_err(), E::Busy);
 }
@@ -428,7 +428,7 @@ fn the_set_of_what_is_kept_changes_by_comparison_alone() {
     let mut world = World::new();
     let file = world.mkfile(ROOT, "f", 0o644).unwrap();
     world.write(file, 0, MIB);
-    world.take("s").unwrap();
+    world.take_snapshot("s").unwrap();
     world.unlink(ROOT, "f").unwrap();
     world.reap(&[file]);
     let (_, kept) = world.machine.kept_metablocks().next().unwrap();

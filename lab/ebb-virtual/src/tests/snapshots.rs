@@ -155,7 +155,7 @@ impl Scene {
         }
     }
 
-    async fn take(&mut self, name: &str) -> Result<()> {
+    async fn take_snapshot(&mut self, name: &str) -> Result<()> {
         let op = TakeSnapshot { dataset: self.dataset, name: name.into() };
         let reply = self.client.meta(&root(), Op::TakeSnapshot(op)).await?;
         self.taken.insert(name.to_owned(), (reply.snapshots[0].number, self.files.clone()));
@@ -254,7 +254,7 @@ fn snapshots_stay(seed: u64) {
             for _ in 0..12 {
                 scene.change().await;
             }
-            scene.take(&format!("s{round}")).await.unwrap();
+            scene.take_snapshot(&format!("s{round}")).await.unwrap();
             for _ in 0..8 {
                 scene.change().await;
             }
@@ -286,7 +286,7 @@ fn nothing_below_a_snapshot_can_be_written_and_a_removed_one_is_gone() {
     World::run(41, WorldOptions::default(), |world| async move {
         let mut scene = Scene::start(&world, 41).await;
         scene.create().await;
-        scene.take("one").await.unwrap();
+        scene.take_snapshot("one").await.unwrap();
         let path = b"/data/.snapshot/one/f1";
         let inode = scene.client.resolve(&root(), path).await.unwrap().inode;
         let refused = scene.client.open(&root(), inode, Access::ReadWrite).await.unwrap_err();
@@ -299,7 +299,7 @@ fn nothing_below_a_snapshot_can_be_written_and_a_removed_one_is_gone() {
         assert!(other.lookup(&root(), scene.directory, b".snapshot").await.is_ok());
         scene.remove("one").await;
         assert_eq!(other.lookup(&root(), scene.directory, b".snapshot").await.unwrap_err().kind(), ErrorKind::NotFound);
-        scene.take("two").await.unwrap();
+        scene.take_snapshot("two").await.unwrap();
         assert!(other.lookup(&root(), scene.directory, b".snapshot").await.is_ok());
         other.disconnect().await.unwrap();
         scene.leave_nothing(&world).await;
@@ -315,7 +315,7 @@ fn what_snapshots_alone_have_is_copied_when_a_node_is_drained_or_lost() {
         for _ in 0..6 {
             scene.create().await;
         }
-        scene.take("all").await.unwrap();
+        scene.take_snapshot("all").await.unwrap();
         for handle in std::mem::take(&mut scene.open).into_values() {
             scene.client.close(handle).await;
         }

@@ -7,7 +7,7 @@ use ebb_client::Access;
 use ebb_power::PolicyKind;
 use ebb_runtime::virt::{World, WorldOptions};
 use ebb_types::{Credentials, NodeId};
-use ebb_wire::pb::meta_op::{Op, RemoveSnapshot, TakeSnapshot};
+use ebb_wire::pb::meta_op::{ListDatasets, Op, RemoveSnapshot, TakeSnapshot};
 
 use super::{FILES, METABLOCK, Scene, WITHIN, content, is_thin};
 
@@ -38,7 +38,14 @@ impl Scene {
         client.disconnect().await.unwrap();
     }
 
-    /// Metablocks of slots that are alive.
+    /// Bytes that the snapshot alone has.
+    async fn kept_bytes(&self) -> u64 {
+        let op = Op::ListDatasets(ListDatasets::default());
+        let listed = self.client.meta(&Credentials::root(), op).await.unwrap().datasets;
+        listed.iter().find(|dataset| dataset.id == self.dataset).unwrap().kept_bytes
+    }
+
+    /// Slots that are alive.
     async fn living(&self) -> usize {
         let sets = self.cluster.raid_sets().await.unwrap();
         let slots = sets.iter().filter_map(|set| set.set.as_ref()).flat_map(|set| &set.slots);
@@ -57,14 +64,16 @@ fn slots_live_for_snapshots_and_die_with_them() {
         let take = TakeSnapshot { dataset: scene.dataset, name: "cold".into() };
         let taken = scene.client.meta(&root, Op::TakeSnapshot(take)).await.unwrap();
         scene.overwrite(0, "writer").await;
+        let mut lost = scene.files[0].1 as u64;
         for _ in 0..3 {
-            let (name, (inode, _)) = (format!("f{}", scene.numbers.remove(1)), scene.files.remove(1));
+            let (name, (_, len)) = (format!("f{}", scene.numbers.remove(1)), scene.files.remove(1));
             scene.client.unlink(&root, scene.directory, name.as_bytes()).await.unwrap();
-            let begun = world.now();
-            while scene.client.get_attr(&root, inode).await.is_ok() {
-                assert!(world.now() - begun < WITHIN, "{name} is not freed");
-                world.sleep(Duration::from_secs(1)).await;
-            }
+            lost += len as u64;
+        }
+        let begun = world.now();
+        while scene.kept_bytes().await != lost {
+            assert!(world.now() - begun < WITHIN, "{lost} bytes are not kept, but {}", scene.kept_bytes().await);
+            world.sleep(Duration::from_secs(1)).await;
         }
         assert_eq!(scene.living().await, usize::from(FILES), "no slot died");
         assert_eq!(scene.check_snapshot("cold", "reader").await.degraded_reads, 0);
