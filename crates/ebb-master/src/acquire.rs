@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ebb_meta::{METABLOCKS_PER_REPLY, Machine, Reply};
+use ebb_meta::{METABLOCKS_PER_REPLY, Machine, Reply, WRITE};
 use ebb_runtime::{Moment, Runtime, SeededBug};
-use ebb_types::{Credentials, ErrorKind, FileKind, InodeId, MetablockId, Result, SessionId, bail, err};
+use ebb_types::{Credentials, DatasetId, ErrorKind, FileKind, InodeId, MetablockId, Result, SessionId, bail, err};
 use ebb_wire::pb;
 use parking_lot::Mutex;
 use pb::command::Command as Op;
@@ -63,7 +63,12 @@ impl Turn {
             bail!(Moved, "{inode} is shared: the proxy has its lease");
         }
         let view = self.shared.file_view(&machine, &soft, session, inode)?;
-        let decision = soft.leases.decide(view, &self.wish);
+        let mut decision = soft.leases.decide(view, &self.wish);
+        // Who is recalled stays so: a snapshot waits for it, too.
+        if decision == Decision::Propose && machine.holder(inode) != Some(session) && is_closed(&machine, &soft, inode)
+        {
+            decision = Decision::Wait { recalls: Vec::new() };
+        }
         match &decision {
             Decision::Wait { recalls } => {
                 if !recalls.is_empty() && session != MASTER && !self.counted.swap(true, Ordering::Relaxed) {
@@ -110,10 +115,12 @@ impl Turn {
         let Some(changes) = self.changes.lock().clone() else {
             bail!(Internal, "a turn that was given up is waited for")
         };
+        let opened = self.shared.soft().closed.opened();
         loop {
-            let changed = changes.notified();
-            tokio::pin!(changed);
+            let (changed, opened) = (changes.notified(), opened.notified());
+            tokio::pin!(changed, opened);
             changed.as_mut().enable();
+            opened.as_mut().enable();
             let mut done = None;
             let decision = self.decide_with(&check, |machine, soft| done = Some(then(machine, soft)))?;
             if let Some(done) = done {
@@ -126,6 +133,7 @@ impl Turn {
             tokio::select! {
                 biased;
                 () = changed => {}
+                () = opened => {}
                 () = self.shared.runtime.sleep(left.min(LOOK_AGAIN)) => {}
             }
         }
@@ -191,6 +199,9 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, call: pb::Acquire, deadline: D
             credentials.as_ref(),
         )
     };
+    if inode.shown().is_some() && (mode == Mode::Write || call.open && call.access & WRITE != 0) {
+        bail!(ReadOnly, "{inode} is in a snapshot: nobody writes to it");
+    }
     // S-17a: a writer that does not know what is frozen would write to members that refuse it.
     if mode == Mode::Write && !call.knows_frozen && may_be_frozen(&shared.group.machine(), inode) {
         bail!(
@@ -226,6 +237,11 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, call: pb::Acquire, deadline: D
         }
         reply => reply,
     }
+}
+
+/// Whether a snapshot of the file's dataset is being taken.
+fn is_closed(machine: &Machine, soft: &Soft, inode: InodeId) -> bool {
+    machine.attr(inode).is_ok_and(|attr| soft.closed.has(DatasetId::new(attr.dataset)))
 }
 
 /// The proxy to which a session is sent for a lease on this file, if it is shared.
@@ -365,7 +381,7 @@ fn answer(
     let is_leased = keep && mode > Mode::None && may_keep(machine, soft, session, &attr);
     let leased = if is_leased { Attributes::Leased } else { Attributes::Uncached };
     tracing::trace!(%inode, %session, ?mode, size = attr.size, names = attr.nlink, "granted");
-    Ok(lease(attr, mode, machine.metablocks(inode)?, leased))
+    Ok(lease(attr, mode, machine.shown_metablocks(inode)?, leased))
 }
 
 /// Whether the session may cache the attributes of an answer.
@@ -450,5 +466,5 @@ pub(crate) fn release(shared: &Shared, call: &pb::Release) {
 /// Whether a metablock of a file is frozen, or may be while a lease lasts.
 fn may_be_frozen(machine: &Machine, inode: InodeId) -> bool {
     let is_encoded = machine.dataset_of(inode).is_ok_and(|dataset| dataset.raid_slots > 0);
-    is_encoded || machine.metablocks(inode).is_ok_and(|blocks| blocks.iter().any(|block| block.frozen.is_some()))
+    is_encoded || machine.shown_metablocks(inode).is_ok_and(|blocks| blocks.iter().any(|block| block.frozen.is_some()))
 }

@@ -10,6 +10,7 @@ use ebb_types::{ErrorKind, HostName, InodeId, NodeId, Result, SessionId, Version
 use ebb_wire::pb;
 use pb::command::Command as Op;
 
+use crate::copies::Task;
 use crate::copies::repair::look::suspect_volumes;
 use crate::copies::repair::{Condition, has_surplus};
 use crate::describe::describe;
@@ -35,8 +36,8 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
         let soft = shared.soft();
         let view = shared.view(&machine, &soft);
         let may_lack_copies = |metablock| {
-            let Some((inode, record)) = machine.find_metablock(metablock) else { return true };
-            let wanted = machine.copies_of(inode, &record);
+            let Some(Task { record, dataset, .. }) = Task::of(&machine, metablock) else { return true };
+            let wanted = machine.copies_of(&dataset, &record);
             // A granted metablock without writes has nothing to copy: it waits for its holder, or is freed. One with
             // more copies than wanted loses some.
             record.min_version() != Version::ZERO && !has_surplus(&view.set(metablock, &record, wanted))
@@ -88,11 +89,10 @@ pub(crate) fn shortages(shared: &Shared) -> Tally {
     };
     let mut tally = Tally::default();
     for metablock in suspects {
-        let Some((inode, record)) = machine.find_metablock(metablock).filter(|(_, record)| record.is_written()) else {
-            continue;
-        };
+        let Some(task) = Task::of(&machine, metablock).filter(|task| task.record.is_written()) else { continue };
+        let Task { inode, record, dataset, .. } = task;
         let obstacles = obstacles(shared, inode);
-        let wanted = machine.copies_of(inode, &record);
+        let wanted = machine.copies_of(&dataset, &record);
         let view = shared.with_view(|view| view.set(metablock, &record, wanted));
         explain(&view, &obstacles).into_iter().for_each(|why| tally.add(why));
     }

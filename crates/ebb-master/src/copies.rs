@@ -52,6 +52,8 @@ pub struct Task {
     pub record: pb::Metablock,
     /// The file's dataset.
     pub dataset: pb::Dataset,
+    /// Snapshots alone have it. Nobody writes it, and its file may be gone: epoch, leases and recoveries say nothing of it.
+    pub is_kept: bool,
 }
 
 /// One small step towards the wanted state of a set.
@@ -250,9 +252,18 @@ impl Task {
 
     /// The present state of a set, which may be in a RAID set. `None` if the metablock is gone.
     pub(crate) fn of(machine: &ebb_meta::Machine, metablock: MetablockId) -> Option<Self> {
+        if let Some((inode, dataset, record)) = machine.kept_metablock(metablock) {
+            let dataset = machine.dataset(dataset)?.clone();
+            return Some(Self { metablock, inode, epoch: 0, record, dataset, is_kept: true });
+        }
         let (inode, record) = machine.find_metablock(metablock)?;
         let (epoch, dataset) = (machine.attr(inode).ok()?.epoch, machine.dataset_of(inode).ok()?);
-        Some(Self { metablock, inode, epoch, record, dataset })
+        Some(Self { metablock, inode, epoch, record, dataset, is_kept: false })
+    }
+
+    /// Whether the file is being recovered, which makes its sets equal first. `None` if it is gone.
+    pub(crate) fn is_in_recovery(&self, machine: &ebb_meta::Machine) -> Option<bool> {
+        if self.is_kept { Some(false) } else { machine.attr(self.inode).ok().map(|attr| attr.size_unknown) }
     }
 
     /// What a new member promises. What is frozen has no writer, and graves may refuse less.

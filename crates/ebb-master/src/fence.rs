@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ebb_meta::Machine;
 use ebb_runtime::Moment;
+use ebb_types::snapshot::Shown;
 use ebb_types::{Credentials, DatasetId, InodeId, Result, SessionId, err};
 use ebb_wire::pb;
 use pb::meta_op::Op;
@@ -144,6 +145,10 @@ pub(crate) fn touched(machine: &Machine, op: &Op) -> Vec<InodeId> {
             let dataset = machine.dataset(DatasetId::new(op.dataset));
             dataset.map(|dataset| InodeId::new(dataset.root_inode)).into_iter().collect()
         }
+        // Names that lead to the snapshots, and to the one.
+        Op::TakeSnapshot(op) => to_snapshots(machine, op.dataset, None),
+        Op::RemoveSnapshot(op) => to_snapshots(machine, op.dataset, Some(op.snapshot)),
+        Op::RenameSnapshot(op) => to_snapshots(machine, op.dataset, Some(op.snapshot)),
         Op::CreateDataset(op) => op.dataset.iter().flat_map(|dataset| on_path(machine, &dataset.path)).collect(),
         _ => parents(op),
     };
@@ -175,6 +180,15 @@ pub(crate) fn find(machine: &Machine, parent: u64, name: &[u8]) -> Option<InodeI
     let lookup = Op::Lookup(pb::meta_op::Lookup { parent, name: name.to_vec() });
     let reply = machine.query(SessionId::default(), &Credentials::root(), &lookup).ok()?;
     reply.attr.map(|attr| InodeId::new(attr.inode))
+}
+
+fn to_snapshots(machine: &Machine, dataset: u64, snapshot: Option<u64>) -> Vec<InodeId> {
+    let Some(dataset) = machine.dataset(DatasetId::new(dataset)) else { return Vec::new() };
+    let inode = InodeId::new(dataset.root_inode);
+    let of = |one: &pb::Snapshot| Some(one.number) == snapshot && one.dataset == dataset.id;
+    let place = machine.snapshots().find(of).and_then(|one| u16::try_from(one.slot).ok());
+    let shown = std::iter::once(0).chain(place).map(|place| Shown { place, inode }.id());
+    std::iter::once(inode).chain(shown).collect()
 }
 
 fn on_path(machine: &Machine, path: &str) -> Vec<InodeId> {

@@ -17,6 +17,7 @@ use pb::command::Command as Op;
 
 pub use self::examine::{Examined, Found, examine};
 use self::scrub::scrub;
+use crate::copies::Task;
 use crate::describe::describe;
 use crate::nodes::is_damaged;
 use crate::shared::Shared;
@@ -115,9 +116,17 @@ fn note_lost(reply: &mut pb::FsckReply, attr: &pb::Attr, index: u64) {
     }
 }
 
+/// What has a metablock.
+#[derive(Clone, Copy)]
+enum Of {
+    File(InodeId),
+    /// Snapshots alone have this one.
+    Snapshots(MetablockId),
+}
+
 /// A sentence about one metablock of a file.
 struct Finding {
-    inode: InodeId,
+    of: Of,
     /// First byte of the metablock, and the end of its bytes in the file.
     bytes: std::ops::Range<u64>,
     text: String,
@@ -126,16 +135,24 @@ struct Finding {
 /// Adds the paths of all files that the reply is about. One walk over the names finds them.
 fn name_files(machine: &Machine, found: Vec<Finding>, reply: &mut pb::FsckReply) {
     let lost = reply.lost.iter().map(|file| InodeId::new(file.inode));
-    let files: BTreeSet<InodeId> = lost.chain(found.iter().map(|finding| finding.inode)).collect();
-    if files.is_empty() {
+    let named = found.iter().filter_map(|finding| match finding.of {
+        Of::File(inode) => Some(inode),
+        Of::Snapshots(_) => None,
+    });
+    let files: BTreeSet<InodeId> = lost.chain(named).collect();
+    if files.is_empty() && found.is_empty() {
         return;
     }
     let paths = machine.paths_of(&files);
     for file in &mut reply.lost {
         file.path = paths.get(&InodeId::new(file.inode)).cloned().unwrap_or_default();
     }
-    reply.findings.extend(found.into_iter().map(|Finding { inode, bytes, text }| {
-        let path = paths.get(&inode).map_or("a removed file that is still open", String::as_str);
+    reply.findings.extend(found.into_iter().map(|Finding { of, bytes, text }| {
+        let path = match of {
+            Of::File(inode) => paths.get(&inode).cloned(),
+            Of::Snapshots(metablock) => machine.kept_path(metablock),
+        };
+        let path = path.unwrap_or_else(|| "a removed file that is still open".to_owned());
         format!("{path}, bytes {} to {}: {text}", bytes.start, bytes.end)
     }));
 }
@@ -167,10 +184,8 @@ async fn examine_slice(
     reply: &mut pb::FsckReply,
     short: &mut Tally,
 ) -> Vec<Finding> {
-    let records: Vec<(InodeId, pb::Metablock)> =
-        slice.iter().filter_map(|metablock| machine.find_metablock(*metablock)).collect();
-    let all =
-        records.iter().flat_map(|(_, record)| record.members.iter().map(|member| (record.metablock_id(), *member)));
+    let tasks: Vec<Task> = slice.iter().filter_map(|metablock| Task::of(machine, *metablock)).collect();
+    let all = tasks.iter().flat_map(|task| task.record.members.iter().map(|member| (task.metablock, *member)));
     let (wanted, off) = shared.with_view(|view| {
         let may_answer = |node| view.soft.registry.is_live(node) && !view.is_off(node);
         let off: BTreeSet<NodeId> = view.nodes().filter(|node| view.is_off(*node)).collect();
@@ -179,40 +194,46 @@ async fn examine_slice(
     let is_off = |node| off.contains(&node);
     let answers = describe(shared, wanted).await;
     let mut findings = Vec::new();
-    for (inode, record) in records {
+    for Task { metablock, inode, record, dataset, is_kept, .. } in tasks {
         // The answers may be older than a change of the set, so a changed set is not assessed.
-        let Some((_, now)) = shared.group.machine().find_metablock(record.metablock_id()) else { continue };
+        let Some(now) = shared.group.machine().find_record(metablock) else { continue };
         if now.members != record.members {
             reply.metablocks += 1;
             reply.unsettled += 1;
             continue;
         }
-        let Ok(attr) = machine.attr(inode) else { continue };
+        let attr = machine.attr(inode).ok().filter(|_| !is_kept);
+        if attr.is_none() && !is_kept {
+            continue;
+        }
         let found = record.members.iter().map(|member| {
             let answer = answers.get(&replica_key(&record, member));
             let silence = if is_off(member.node_id()) { Found::Asleep } else { Found::Unreachable };
             (*member, find_state(shared, record.metablock_id(), record.min_version(), member, answer, silence))
         });
-        let wanted = machine.copies_of(inode, &record).max(1);
-        let at_most = if record.is_in_raid_set() { wanted.max(attr.replicas) } else { wanted };
+        let wanted = machine.copies_of(&dataset, &record).max(1);
+        let at_most = if record.is_in_raid_set() { wanted.max(dataset.replicas) } else { wanted };
         let set = Examined {
             wanted: wanted as usize,
             at_most: at_most as usize,
-            unsettled: machine.may_have_uncommitted(inode),
+            unsettled: !is_kept && machine.may_have_uncommitted(inode),
             found: found.collect(),
             decodable: record.frozen.is_some_and(|frozen| decodable.contains(&RaidSetId::new(frozen.raid_set))),
             record,
         };
         let unreadable = |reply: &pb::FsckReply| reply.missing + reply.unreachable + reply.damaged;
         let (before, under_replicated) = (unreadable(reply), reply.under_replicated);
-        let start = set.record.index * attr.metablock_size;
-        let bytes = start..(start + attr.metablock_size).min(attr.size.max(start));
-        let finding = |text| Finding { inode, bytes: bytes.clone(), text };
+        let start = set.record.index * dataset.metablock_size;
+        let end = start + dataset.metablock_size;
+        let bytes = start..attr.map_or(start + set.record.length, |attr| end.min(attr.size.max(start)));
+        let of = if is_kept { Of::Snapshots(metablock) } else { Of::File(inode) };
+        let finding = |text| Finding { of, bytes: bytes.clone(), text };
         findings.extend(examine(&set, reply).into_iter().map(finding));
         if reply.under_replicated > under_replicated {
             short.add(explain_found(&set, &obstacles(shared, inode)));
         }
-        if unreadable(reply) > before {
+        // An operator can decide about live files. What a snapshot has lost goes with it.
+        if let Some(attr) = attr.filter(|_| unreadable(reply) > before) {
             note_lost(reply, &attr, set.record.index);
         }
     }

@@ -73,6 +73,10 @@ impl Holdings {
         for (dataset, _, members) in machine.placed() {
             all.add(dataset, members);
         }
+        // Snapshots are to be in reach, too.
+        for (dataset, members) in machine.kept_placed() {
+            all.add(dataset, members);
+        }
         for set in machine.raid_sets() {
             all.on_raid_set(RaidSetId::new(set.id), Some(&set));
         }

@@ -90,6 +90,7 @@ pub mod service;
 pub mod sessions;
 mod shared;
 pub mod shortage;
+mod snapshots;
 mod soft;
 mod standing;
 #[cfg(test)]

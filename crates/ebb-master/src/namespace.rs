@@ -20,6 +20,7 @@ use crate::keep::keep;
 use crate::raid;
 use crate::room::{self, Placed, for_create, for_grant};
 use crate::shared::Shared;
+use crate::snapshots::{make_still, wait_until_open};
 use crate::view::condition;
 
 /// Answers `MetaRequest`.
@@ -60,7 +61,18 @@ async fn change(
     let touched = touched(&shared.group.machine(), op);
     let mut fence = Fence::raise(shared, session, touched);
     fence.wait_until_forgotten(deadline).await?;
+    let left = until.since(shared.runtime.now());
+    let closing = match op {
+        // Half of the time is for the answer: whoever is in the way by then is named in it.
+        Op::TakeSnapshot(take) => {
+            let credentials = convert::required(request.credentials.clone(), "the credentials of a mutation")?.into();
+            Some(make_still(shared, take, &credentials, left / 2).await?)
+        }
+        _ => None,
+    };
+    wait_until_open(shared, op, left).await?;
     let mut reply = mutate(shared, session, request, op).await?;
+    drop(closing);
     // Names may have led elsewhere when the command was applied. So the caller gets its reply only when all other
     // sessions have forgotten everything that was changed. A caller that runs out of time repeats the request, and
     // waits here again.

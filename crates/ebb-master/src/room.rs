@@ -1,11 +1,12 @@
 //! Room for writers: the places of new metablocks, and the reservations of their holders. The shell around
 //! [`crate::reserve`].
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ebb_layout::LayoutKind;
 use ebb_meta::{Effect, Machine};
-use ebb_types::{Credentials, DatasetId, ErrorKind, HostName, InodeId, NodeId, Result, SessionId, bail};
+use ebb_types::{Credentials, DatasetId, ErrorKind, HostName, InodeId, MetablockId, NodeId, Result, SessionId, bail};
 use ebb_wire::pb;
 use pb::command::Command;
 use pb::meta_op::Op;
@@ -98,11 +99,16 @@ pub(crate) fn for_grant(shared: &Shared, grant: &pb::meta_op::Grant, writer: &Ho
         bail!(Invalid, "{} metablocks in one grant, at most {GRANT_LEN_MAX} are given", grant.indexes.len());
     }
     let inode = InodeId::new(grant.inode);
+    let kept: BTreeSet<MetablockId>;
     let (dataset, existing, left) = {
         let machine = shared.group.machine();
         let dataset = machine.dataset_of(inode)?;
         let left = quota_left(&shared.soft(), &machine, &dataset);
-        (dataset, machine.metablocks(inode)?, left)
+        let existing = machine.shown_metablocks(inode)?;
+        // Beside an heir of these the old bytes go on to count.
+        kept =
+            existing.iter().map(pb::Metablock::metablock_id).filter(|id| machine.is_in_snapshot(inode, *id)).collect();
+        (dataset, existing, left)
     };
     let mut placed = Placed::default();
     for index in &grant.indexes {
@@ -121,7 +127,8 @@ pub(crate) fn for_grant(shared: &Shared, grant: &pb::meta_op::Grant, writer: &Ho
             placed.placements.push(pb::Placement::default());
             continue;
         }
-        if left == Some(0) && !is_thawed {
+        let adds_bytes = !is_thawed || found.is_some_and(|at| kept.contains(&existing[at].metablock_id()));
+        if left == Some(0) && adds_bytes {
             return Err(refusal(Short::Quota, &dataset));
         }
         let mut need = Need::fresh(inode, dataset.clone(), *index, writer.clone(), dataset.metablock_size);
@@ -199,7 +206,7 @@ fn refusal(short: Short, dataset: &pb::Dataset) -> ebb_types::Error {
     match short {
         Short::Quota => ebb_types::err!(
             QuotaExceeded,
-            "{} has used up its quota of {}: remove files, or raise it",
+            "{} has used up its quota of {}: remove files, or snapshots that have them (`ebb snapshot list`), or raise it",
             dataset.path,
             ebb_types::human_bytes(dataset.quota_bytes)
         ),
@@ -208,7 +215,7 @@ fn refusal(short: Short, dataset: &pb::Dataset) -> ebb_types::Error {
 }
 
 fn quota_left(soft: &Soft, machine: &Machine, dataset: &pb::Dataset) -> Option<u64> {
-    let (_, used) = machine.dataset_usage(dataset.id);
+    let used = machine.dataset_usage(dataset.id).1 + machine.kept_bytes(DatasetId::new(dataset.id));
     let reserved = soft.room.in_dataset(DatasetId::new(dataset.id));
     (dataset.quota_bytes != 0).then(|| dataset.quota_bytes.saturating_sub(used + reserved))
 }
@@ -297,7 +304,8 @@ pub(crate) fn space(shared: &Shared, op: &Op, stat: pb::StatFsReply) -> pb::Stat
         stat.capacity_bytes = stat.capacity_bytes.min(raw(dataset.quota_bytes));
         stat.free_bytes = stat.free_bytes.min(raw(left));
         stat.available_bytes = stat.available_bytes.min(left);
-        stat.used_bytes = raw(machine.dataset_usage(dataset.id).1);
+        let kept = machine.kept_bytes(DatasetId::new(dataset.id));
+        stat.used_bytes = raw(machine.dataset_usage(dataset.id).1 + kept);
     }
     stat
 }

@@ -216,6 +216,7 @@ fn start_tasks(shared: &Arc<Shared>) -> Vec<Task<()>> {
         when_serving("failures", Box::pin(crate::failures::run::run(Arc::clone(shared)))),
         when_serving("deletes", Box::pin(deletes::run(Arc::clone(shared)))),
         when_serving("trash", Box::pin(crate::trash::run(Arc::clone(shared)))),
+        when_serving("snapshots", Box::pin(crate::snapshots::run(Arc::clone(shared)))),
         when_serving("handoff", Box::pin(handoff::tidy(Arc::clone(shared)))),
     ]
 }

@@ -31,6 +31,7 @@ use crate::registry::Registry;
 use crate::reserve::Reservations;
 use crate::served::Served;
 use crate::sessions::{Reclaim, Sessions};
+use crate::snapshots::Closed;
 use crate::vigil::Vigil;
 use crate::vouched::Vouched;
 use crate::waker::Waker;
@@ -45,6 +46,8 @@ pub(crate) struct Soft {
     pub leases: Leases,
     pub watches: Watches,
     pub sharing: Sharing,
+    /// Datasets of which a snapshot is being taken.
+    pub closed: Closed,
     /// Removed files that can still be opened for a while.
     pub nameless: Nameless,
     /// Answers to proxies in processes of their own about sessions. `None` if the proxy is in this process.
@@ -95,6 +98,7 @@ impl Soft {
             leases: Leases::default(),
             watches: Watches::new(runtime.random_u64()),
             sharing: Sharing::new(options.sharing),
+            closed: Closed::default(),
             nameless: Nameless::default(),
             vouched: (!options.hosts_proxy).then(|| Vouched::new(now)),
             reclaim_until: None,

@@ -12,6 +12,7 @@ use ebb_runtime::Moment;
 use ebb_types::{DatasetId, MetablockId, NodeId, VolumeId};
 use ebb_wire::pb;
 
+use crate::copies::Task;
 use crate::copies::repair::surplus::{self, Candidate};
 use crate::copies::repair::{Condition, SetView};
 use crate::copies::route::{Route, choose_route};
@@ -91,8 +92,7 @@ impl ClusterView<'_> {
 
     /// The member that leaves first if a set has too many.
     fn spare(&self, metablock: MetablockId, members: &[(pb::Member, Condition)]) -> Option<pb::Member> {
-        let (inode, _) = self.machine.find_metablock(metablock)?;
-        let dataset = self.machine.attr(inode).ok()?.dataset;
+        let dataset = Task::of(self.machine, metablock)?.dataset.id;
         let chain = self.soft.chains.chain(DatasetId::new(dataset))?;
         let good = members.iter().filter(|(_, condition)| *condition == Condition::Good);
         let homes: Vec<NodeId> = good.clone().map(|(member, _)| member.home_id()).collect();

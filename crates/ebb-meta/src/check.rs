@@ -41,6 +41,7 @@ impl Machine {
         self.check_datasets_count(&mut broken);
         self.check_extras(&mut broken);
         self.check_raid_sets(&mut broken);
+        self.check_snapshots(&mut broken);
         broken
     }
 
@@ -172,7 +173,8 @@ impl Machine {
         };
         let beside = self.members_beside_maps();
         expect(self.replicas.count() == metablocks + beside.0, "the index of metablocks has another number of them");
-        let guests = files().flat_map(|file| file.map.iter()).flat_map(|block| block.members.iter());
+        let kept = self.snapshots.kept.iter().map(|(_, kept)| &kept.block);
+        let guests = files().flat_map(|file| file.map.iter()).chain(kept).flat_map(|block| block.members.iter());
         let guests = guests.filter(|member| member.is_guest()).count();
         expect(
             self.replicas.away_count() == guests,
@@ -230,6 +232,7 @@ impl Machine {
             used.inodes += 1;
             used.bytes = used.bytes.saturating_add(inode.file().map_or(0, |file| file.map.allocated_bytes()));
         }
+        self.count_snapshots(&mut counted);
         for (id, usage) in self.datasets.usages() {
             if counted.get(&id).copied().unwrap_or_default() != usage {
                 broken.push(format!("{id} counts {} inodes with {} bytes", usage.inodes, usage.bytes));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ebb_types::{
     ClusterId, DatasetId, Epoch, Error, FileKind, Geometry, HostName, InodeId, MetablockId, NodeId, RequestId, Result,
-    SessionId, VolumeId, bail,
+    SessionId, SnapshotId, VolumeId, bail,
 };
 use ebb_wire::frame::crc32c;
 use ebb_wire::pb;
@@ -28,7 +28,7 @@ use crate::raid::thaw::Heir;
 use crate::replicas::Owner;
 use crate::session::Session;
 
-mod inode;
+pub(crate) mod inode;
 
 use inode::{body, check_attr, check_block, lock_table, xattrs};
 
@@ -101,6 +101,8 @@ impl Machine {
             next_node: self.next.node.raw(),
             next_volume: self.next.volume.raw(),
             next_dataset: self.next.dataset.raw(),
+            // A cluster without snapshots is as the release before reads it.
+            next_snapshot: if self.next.snapshot == SnapshotId::new(1) { 0 } else { self.next.snapshot.raw() },
         })
     }
 
@@ -143,24 +145,33 @@ impl Machine {
             .chain(plans)
             .chain(extras)
             .chain(lineage)
+            // Ordering: slots of RAID sets may belong to them.
+            .chain(self.snapshot_records())
             .chain(raid_sets)
             .chain(taken.map(Record::TakenIds))
     }
 
     fn inode_record(&self, id: InodeId, inode: &Inode) -> pb::InodeRecord {
-        let locks = self.locks.table(id);
+        let mut record = self.bare_record(id, inode);
         let to_pb = |locks: &[Lock]| locks.iter().map(|lock| lock.to_pb()).collect();
+        if let Some(table) = self.locks.table(id) {
+            (record.locks, record.lock_queue) = (to_pb(table.held()), to_pb(table.queue()));
+        }
+        record.metablocks = inode.file().into_iter().flat_map(|file| file.map.iter()).map(Metablock::to_pb).collect();
+        record.frozen_below = self.snapshots.frozen_for(id).raw();
+        record
+    }
+
+    /// An inode without its locks and metablocks.
+    pub(crate) fn bare_record(&self, id: InodeId, inode: &Inode) -> pb::InodeRecord {
         let xattrs = inode.xattrs.as_ref().map(|xattrs| xattrs.all()).unwrap_or_default();
         let mut record = pb::InodeRecord {
             attr: Some(inode.attr(id, self.datasets.settings(inode.dataset))),
             xattrs: xattrs.into_iter().map(|(name, value)| pb::Xattr { name, value: value.to_vec() }).collect(),
-            locks: locks.map(|table| to_pb(table.held())).unwrap_or_default(),
-            lock_queue: locks.map(|table| to_pb(table.queue())).unwrap_or_default(),
             ..Default::default()
         };
         match &inode.body {
             Body::File(file) => {
-                record.metablocks = file.map.iter().map(Metablock::to_pb).collect();
                 record.holder = file.holder.map_or(0, SessionId::raw);
                 record.recovering = file.recovering;
                 record.pending_trim = file.trim.as_deref().copied();
@@ -352,6 +363,14 @@ impl Loader {
             }
             Record::RaidSet(record) => self.machine.load_raid_set(&record),
             Record::TakenIds(record) => self.machine.load_taken(&record),
+            Record::Snapshot(record) => self.machine.load_snapshot(&record),
+            Record::Kept(record) => self.machine.load_kept(&record),
+            Record::PastInode(record) => {
+                let Some(inode) = record.inode else { bail!(Corrupt, "snap{} keeps nothing", record.snapshot) };
+                let (id, inode) = decode_inode(inode)?;
+                self.machine.load_past_inode(SnapshotId::new(record.snapshot), id, inode)
+            }
+            Record::PastEntry(record) => self.machine.load_past_name(&record),
             Record::Deleted(deleted) => {
                 for member in &deleted.members {
                     self.machine.replicas.queue_delete(MetablockId::new(deleted.metablock), *member);
@@ -379,6 +398,7 @@ impl Loader {
             header.next_node,
             header.next_volume,
             header.next_dataset,
+            header.next_snapshot.max(1),
         ];
         if !counters.iter().all(|next| (1..=2 * NUMBER_MAX).contains(next)) || header.applied_index > NUMBER_MAX {
             bail!(Corrupt, "the checkpoint's counters are where no cluster gets: {header:?}");
@@ -391,40 +411,18 @@ impl Loader {
             node: NodeId::new(header.next_node),
             volume: VolumeId::new(header.next_volume),
             dataset: DatasetId::new(header.next_dataset),
+            snapshot: SnapshotId::new(header.next_snapshot.max(1)),
         };
         self.place = Some((header.applied_index, header.applied_term));
         Ok(())
     }
 
-    fn load_inode(&mut self, mut record: pb::InodeRecord) -> Result<()> {
-        let Some(attr) = record.attr.take() else { bail!(Corrupt, "an inode record without attributes") };
-        let id = InodeId::new(attr.inode);
-        check_attr(&attr)?;
+    fn load_inode(&mut self, record: pb::InodeRecord) -> Result<()> {
         let table = lock_table(&record)?;
-        let inode = Inode {
-            mode: attr.mode,
-            nlink: attr.nlink,
-            uid: attr.uid,
-            gid: attr.gid,
-            rdev: attr.rdev,
-            size: if attr.kind == FileKind::Directory.raw() { 0 } else { attr.size },
-            atime: attr.atime_ns,
-            mtime: attr.mtime_ns,
-            ctime: attr.ctime_ns,
-            btime: attr.btime_ns,
-            epoch: Epoch::new(attr.epoch),
-            size_generation: attr.size_generation,
-            takeovers: attr.takeovers,
-            dataset: DatasetId::new(attr.dataset),
-            xattrs: xattrs(std::mem::take(&mut record.xattrs))?,
-            body: body(&attr, &record)?,
-        };
+        let frozen_below = MetablockId::new(record.frozen_below);
+        let (id, inode) = decode_inode(record)?;
         let machine = &mut self.machine;
-        if let Some(directory) = inode.directory()
-            && directory.next_cookie > NUMBER_MAX
-        {
-            bail!(Corrupt, "{id} is at cookie {}", directory.next_cookie);
-        }
+        machine.snapshots.freeze_for(id, frozen_below);
         if id >= machine.next.inode {
             bail!(Corrupt, "{id} is above the counter of inodes, {}", machine.next.inode);
         }
@@ -436,8 +434,7 @@ impl Loader {
                 }
             }
             for heir in &file.heirs {
-                let is_frozen = file.map.get(heir.of).is_some_and(|block| block.frozen.is_some());
-                if file.holder.is_none() || !is_frozen || heir.id >= machine.next.metablock {
+                if file.holder.is_none() || heir.id >= machine.next.metablock {
                     bail!(Corrupt, "{} is an heir of {} in {id}, which is not written", heir.id, heir.of);
                 }
                 check_members(&heir.members)?;
@@ -500,6 +497,7 @@ impl Loader {
             bail!(Corrupt, "the checkpoint has no root directory");
         }
         self.machine.check_slots()?;
+        self.machine.finish_snapshots()?;
         let mut usage = std::collections::BTreeMap::<DatasetId, Usage>::new();
         for (id, inode) in &self.machine.inodes {
             let most = match inode.directory() {
@@ -515,7 +513,7 @@ impl Loader {
             used.inodes += 1;
             used.bytes = used.bytes.saturating_add(inode.file().map_or(0, |file| file.map.allocated_bytes()));
         }
-        for (dataset, Usage { inodes: count, bytes }) in usage {
+        for (dataset, Usage { inodes: count, bytes, .. }) in usage {
             if self.machine.datasets.get(dataset).is_none() {
                 bail!(Corrupt, "{dataset} has {count} inodes and is not recorded");
             }
@@ -524,6 +522,36 @@ impl Loader {
         }
         Ok((self.machine, index, term))
     }
+}
+
+fn decode_inode(mut record: pb::InodeRecord) -> Result<(InodeId, Inode)> {
+    let Some(attr) = record.attr.take() else { bail!(Corrupt, "an inode record without attributes") };
+    let id = InodeId::new(attr.inode);
+    check_attr(&attr)?;
+    let inode = Inode {
+        mode: attr.mode,
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        rdev: attr.rdev,
+        size: if attr.kind == FileKind::Directory.raw() { 0 } else { attr.size },
+        atime: attr.atime_ns,
+        mtime: attr.mtime_ns,
+        ctime: attr.ctime_ns,
+        btime: attr.btime_ns,
+        epoch: Epoch::new(attr.epoch),
+        size_generation: attr.size_generation,
+        takeovers: attr.takeovers,
+        dataset: DatasetId::new(attr.dataset),
+        xattrs: xattrs(std::mem::take(&mut record.xattrs))?,
+        body: body(&attr, &record)?,
+    };
+    if let Some(directory) = inode.directory()
+        && directory.next_cookie > NUMBER_MAX
+    {
+        bail!(Corrupt, "{id} is at cookie {}", directory.next_cookie);
+    }
+    Ok((id, inode))
 }
 
 fn session_record(id: SessionId, session: &Session) -> pb::SessionRecord {

@@ -34,6 +34,10 @@ pub(crate) struct Usage {
     pub(crate) inodes: u64,
     /// Committed bytes of its files, of one copy.
     pub(crate) bytes: u64,
+    /// Inodes that are gone, and that snapshots show.
+    pub(crate) past_inodes: u64,
+    /// Bytes that snapshots alone have, of one copy.
+    pub(crate) kept_bytes: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -54,7 +58,10 @@ impl Datasets {
     /// The default dataset with the root directory in it.
     pub(crate) fn new() -> Self {
         let mut new = Self::empty();
-        new.rows.insert(DEFAULT, Row { settings: Arc::clone(&new.fallback), usage: Usage { inodes: 1, bytes: 0 } });
+        new.rows.insert(
+            DEFAULT,
+            Row { settings: Arc::clone(&new.fallback), usage: Usage { inodes: 1, ..Usage::default() } },
+        );
         new
     }
 
@@ -191,12 +198,37 @@ impl Datasets {
         }
     }
 
+    /// Counts a change of what snapshots alone have, in bytes.
+    pub(crate) fn count_kept(&mut self, id: DatasetId, from: u64, to: u64) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.usage.kept_bytes = row.usage.kept_bytes.saturating_sub(from).saturating_add(to);
+        }
+    }
+
+    /// Counts inodes that are gone, and that snapshots show: so many more, or one less.
+    pub(crate) fn count_past(&mut self, id: DatasetId, change: i64) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.usage.past_inodes = row.usage.past_inodes.saturating_add_signed(change);
+        }
+    }
+
     /// Refuses a further inode if the quota is used up.
     pub(crate) fn check_inode_quota(&self, id: DatasetId) -> Result<()> {
         // I-35: refused before the inode is made, as nothing takes it back.
         match self.rows.get(&id) {
-            Some(Row { settings, usage }) if settings.quota_inodes != 0 && usage.inodes >= settings.quota_inodes => {
-                let inodes = usage.inodes;
+            Some(Row { settings, usage })
+                if settings.quota_inodes != 0 && usage.inodes + usage.past_inodes >= settings.quota_inodes =>
+            {
+                let Usage { inodes, past_inodes, .. } = *usage;
+                if past_inodes > 0 {
+                    bail!(
+                        QuotaExceeded,
+                        "{path} has {inodes} files and directories, and its snapshots {past_inodes} that were removed; its quota \
+                         is {}: remove snapshots (`ebb snapshot list {path}`), or raise it",
+                        settings.quota_inodes,
+                        path = settings.path
+                    )
+                }
                 bail!(
                     QuotaExceeded,
                     "{} has {inodes} files and directories, its quota is {}: remove some, or raise it",

@@ -25,7 +25,7 @@ impl Machine {
         let blocks = inode.file().into_iter().flat_map(|file| file.map.iter());
         Ok(Reply::Lease {
             attr: self.attr_of(id, inode),
-            metablocks: blocks.take(METABLOCKS_PER_REPLY).map(|block| block.to_pb()).collect(),
+            metablocks: blocks.take(METABLOCKS_PER_REPLY).map(|block| self.shown(id, inode, block)).collect(),
         })
     }
 
@@ -38,11 +38,13 @@ impl Machine {
         let epoch = self.lineage.raised(self.inode_epoch(id), call.step);
         let inode = self.edit(id);
         inode.epoch = epoch;
+        let dataset = inode.dataset;
         if let Some(file) = inode.file_mut() {
             assert!(file.holder.is_none(), "{id} has a holder: two sessions would write under its name");
             assert!(!file.recovering, "{id} is being recovered: its size is not known");
             file.holder = Some(session);
         }
+        self.snapshots.freeze_for(id, self.newly_frozen_below(dataset));
         assert!(self.held.insert((session, id)).is_none(), "{id} is free and in the index of leases");
     }
 

@@ -40,7 +40,7 @@
 //!
 //! Reading order: [`outcome`], [`machine`], `inode`, `dir`, `tree`, `permission`, `acl`, then `ops/` one operation at a
 //! time; `map`, `replicas`, `extras`, `lineage`, `lease`, `recovery`, `locks`, `waits`; `session`, `registry`, `removal`,
-//! `dataset`, `trash`; `raid`; `query`, `resolve`, `views`; `checkpoint`, `check`, `touched`.
+//! `dataset`, `trash`; `raid`; `snapshot`; `query`, `resolve`, `views`; `checkpoint`, `check`, `touched`.
 #![forbid(unsafe_code)]
 
 mod acl;
@@ -70,6 +70,7 @@ mod removal;
 mod replicas;
 mod resolve;
 mod session;
+mod snapshot;
 mod summary;
 mod touched;
 mod trash;

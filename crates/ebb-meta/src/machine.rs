@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use ebb_types::{
-    ClusterId, Credentials, DatasetId, InodeId, MetablockId, NodeId, RequestId, Result, SessionId, VolumeId, bail,
+    ClusterId, Credentials, DatasetId, InodeId, MetablockId, NodeId, RequestId, Result, SessionId, SnapshotId,
+    VolumeId, bail,
 };
 use ebb_wire::pb;
 use ebb_wire::pb::command::Command as Change;
@@ -20,6 +21,7 @@ use crate::raid::RaidSets;
 use crate::registry::Registry;
 use crate::replicas::Replicas;
 use crate::session::{Session, Sessions};
+use crate::snapshot::Snapshots;
 use crate::waits::Locks;
 
 /// The state that all masters agree on. Cloning takes constant time.
@@ -47,6 +49,7 @@ pub struct Machine {
     /// Power plans in force and announced, oldest first.
     pub(crate) plans: Vec<pb::PublishedPlan>,
     pub(crate) lineage: Lineage,
+    pub(crate) snapshots: Snapshots,
 }
 
 /// Bound of ids, epochs and generations. A number that a message names and that passes this bound is refused, so
@@ -62,6 +65,7 @@ pub(crate) struct NextIds {
     pub(crate) node: NodeId,
     pub(crate) volume: VolumeId,
     pub(crate) dataset: DatasetId,
+    pub(crate) snapshot: SnapshotId,
 }
 
 impl Default for NextIds {
@@ -73,6 +77,7 @@ impl Default for NextIds {
             node: NodeId::new(1),
             volume: VolumeId::new(1),
             dataset: DatasetId::new(1),
+            snapshot: SnapshotId::new(1),
         }
     }
 }
@@ -175,6 +180,7 @@ impl Machine {
             datasets: Datasets::empty(),
             plans: Vec::new(),
             lineage: Lineage::default(),
+            snapshots: Snapshots::default(),
         }
     }
 
@@ -270,6 +276,8 @@ impl Machine {
             Change::DropCopies(drop) => self.drop_copies(call, drop),
             Change::MoveFrozen(moved) => self.move_frozen(call, moved),
             Change::DissolveSet(dissolve) => self.dissolve_set(call, dissolve),
+            Change::PruneSnapshot(prune) => self.prune_snapshot(call, prune),
+            Change::ChangeKept(change) => self.change_kept(call, change),
             Change::ReleaseDeletions(_) => {
                 self.release_deletions();
                 Ok(Reply::None)
@@ -334,6 +342,9 @@ impl Machine {
             Op::SetDataset(op) => self.set_dataset(call, op),
             Op::Swap(op) => self.swap(call, op),
             Op::TakeOver(op) => self.take_over(call, op),
+            Op::TakeSnapshot(op) => self.take_snapshot(call, op),
+            Op::RemoveSnapshot(op) => self.remove_snapshot(call, op),
+            Op::RenameSnapshot(op) => self.rename_snapshot(call, op),
             Op::Lookup(_)
             | Op::GetAttr(_)
             | Op::ReadDir(_)

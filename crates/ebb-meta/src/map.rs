@@ -70,6 +70,16 @@ impl Metablock {
         }
     }
 
+    /// Whether it never changes again: the record says so, or snapshots have what is below this id.
+    pub(crate) fn is_frozen(&self, below: MetablockId) -> bool {
+        self.frozen.is_some() || self.id < below
+    }
+
+    /// Length of its members in bytes, in which a cut of what is frozen changes nothing.
+    pub(crate) fn stored_length(&self) -> u64 {
+        self.frozen.map_or(self.length, |frozen| frozen.length)
+    }
+
     /// Members that a recovery went on without.
     pub(crate) fn left_out(&self) -> &[pb::LeftOut] {
         self.left_out.as_deref().map_or(&[], Vec::as_slice)

@@ -116,7 +116,7 @@ pub enum Effect {
         /// Left out before.
         old: Vec<pb::LeftOut>,
     },
-    /// Replicas that no file's map names: those of rows, ballast and heirs, and copies that leave a slot. What is in `old` alone
+    /// Replicas that no record of a metablock names: those of rows, ballast and heirs, and copies that leave a slot. What is in `old` alone
     /// is to be deleted, if the metablock is still there; otherwise the list of deleted replicas has it.
     BesideChanged {
         /// The metablock.
@@ -124,6 +124,18 @@ pub enum Effect {
         /// Before.
         old: Vec<pb::Member>,
         /// Now.
+        new: Vec<pb::Member>,
+    },
+    /// The set of a metablock that snapshots alone have. Otherwise as [`Effect::BesideChanged`]. `old` is empty when its file has just
+    /// lost it, and `new` when no snapshot has it any more.
+    KeptChanged {
+        /// The dataset of the snapshots.
+        dataset: DatasetId,
+        /// The metablock.
+        metablock: MetablockId,
+        /// Members before.
+        old: Vec<pb::Member>,
+        /// Members now.
         new: Vec<pb::Member>,
     },
     /// A RAID set was recorded, has changed, or has ended.

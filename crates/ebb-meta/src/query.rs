@@ -41,11 +41,11 @@ impl Machine {
             Op::ReadLink(op) => self.read_link(InodeId::new(op.inode)),
             Op::GetXattr(op) => {
                 let id = InodeId::new(op.inode);
-                let value = xattr::read(credentials, id, self.inode(id)?, &op.name)?;
+                let value = xattr::read(credentials, id, &*self.inode_at(id)?, &op.name)?;
                 Ok(pb::MetaReply { value: value.to_vec(), ..Default::default() })
             }
             Op::ListXattr(op) => {
-                let names = xattr::list(credentials, self.inode(InodeId::new(op.inode))?);
+                let names = xattr::list(credentials, &*self.inode_at(InodeId::new(op.inode))?);
                 Ok(pb::MetaReply { names, ..Default::default() })
             }
             Op::StatFs(op) => self.stat_fs(InodeId::new(op.inode)),
@@ -56,18 +56,29 @@ impl Machine {
                     &op.path,
                     if op.follow_last { LastLink::Follow } else { LastLink::Stop },
                 )?;
-                permission::check(found.inode, self.inode(found.inode)?, credentials, op.access & 7)?;
+                permission::check(found.inode, &*self.inode_at(found.inode)?, credentials, op.access & 7)?;
                 Ok(pb::MetaReply { parent: found.parent.raw(), ..self.attr_reply(found.inode)? })
             }
             Op::Summarize(op) => self.summarize(credentials, op),
             Op::TestLock(op) => self.test_lock(session, op),
-            Op::ListDatasets(_) => {
+            Op::ListDatasets(op) => {
                 let shown = self.datasets.iter().filter(|dataset| !dataset.path.is_empty()).cloned();
                 let datasets = shown.map(|dataset| {
                     let used = self.datasets.usage(DatasetId::new(dataset.id));
-                    pb::Dataset { used_inodes: used.inodes, used_bytes: used.bytes, ..dataset }
+                    pb::Dataset {
+                        used_inodes: used.inodes,
+                        used_bytes: used.bytes,
+                        kept_bytes: used.kept_bytes,
+                        past_inodes: used.past_inodes,
+                        ..dataset
+                    }
                 });
-                Ok(pb::MetaReply { datasets: datasets.collect(), ..Default::default() })
+                let snapshots = op.snapshots_of.map(|dataset| self.snapshots_of(DatasetId::new(dataset)));
+                Ok(pb::MetaReply {
+                    datasets: datasets.collect(),
+                    snapshots: snapshots.unwrap_or_default(),
+                    ..Default::default()
+                })
             }
             Op::GetRaidSets(op) => {
                 Ok(pb::MetaReply { raid_sets: self.get_raid_sets(&op.metablocks)?, ..Default::default() })
@@ -87,14 +98,12 @@ impl Machine {
     /// Attributes of a name. `.` and `..` are names, too.
     fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<pb::MetaReply> {
         dir::check_name(name)?;
-        let Some(directory) = self.directory(parent)?.directory() else {
-            bail!(NotDirectory, "{parent} is not a directory");
-        };
+        self.directory_at(parent)?;
         match name {
             b"." => self.attr_reply(parent),
-            b".." => self.attr_reply(directory.parent),
-            _ => match self.entries.get(parent, name) {
-                Some(entry) => self.attr_reply(entry.inode),
+            b".." => self.attr_reply(self.parent_at(parent)?),
+            _ => match self.entry_at(parent, name) {
+                Some(inode) => self.attr_reply(inode),
                 None => bail!(NotFound, "there is no {} in the directory {parent}", dir::show(name)),
             },
         }
@@ -103,27 +112,31 @@ impl Machine {
     /// Entries after a cookie. An entry that stays is listed exactly once, however the directory changes.
     fn read_dir(&self, credentials: &Credentials, op: &meta_op::ReadDir) -> Result<pb::MetaReply> {
         let id = InodeId::new(op.inode);
-        let directory = self.directory(id)?;
+        let directory = self.directory_at(id)?;
         if op.check {
-            permission::check(id, directory, credentials, if op.plus { READ | EXECUTE } else { READ })?;
+            permission::check(id, &directory, credentials, if op.plus { READ | EXECUTE } else { READ })?;
         }
         let limit = if op.limit == 0 { READ_DIR_LIMIT } else { op.limit.min(READ_DIR_LIMIT_MAX) } as usize;
         let mut reply = pb::MetaReply { end: true, ..Default::default() };
         let mut bytes = 0;
-        for (cookie, name, inode_id) in self.entries.after(id, op.cookie) {
+        for (cookie, name, inode_id) in self.entries_at(id, op.cookie) {
             if reply.entries.len() >= limit || bytes >= READ_DIR_BYTES {
                 reply.end = false;
                 break;
             }
-            let inode = self.inode(inode_id)?;
-            let blocks = inode.file().filter(|_| op.map).into_iter().flat_map(|file| file.map.iter());
+            let inode = self.inode_at(inode_id)?;
+            let mut metablocks = Vec::new();
+            if op.map && inode.file().is_some() {
+                metablocks = self.metablocks_at(inode_id, 0)?;
+                metablocks.truncate(METABLOCKS_PER_REPLY);
+            }
             let entry = pb::DirEntry {
                 name: name.to_vec(),
                 inode: inode_id.raw(),
                 kind: inode.kind().raw(),
                 cookie,
-                attr: op.plus.then(|| self.attr_of(inode_id, inode)),
-                metablocks: blocks.take(METABLOCKS_PER_REPLY).map(|block| self.record_of(inode_id, block)).collect(),
+                attr: op.plus.then(|| self.attr_of(inode_id, &inode)),
+                metablocks,
                 unsettled: false,
             };
             let members: usize = entry.metablocks.iter().map(|block| block.members.len() + block.extra.len() + 2).sum();
@@ -134,7 +147,7 @@ impl Machine {
     }
 
     fn read_link(&self, id: InodeId) -> Result<pb::MetaReply> {
-        match &self.inode(id)?.body {
+        match &self.inode_at(id)?.body {
             Body::Symlink(target) => Ok(pb::MetaReply { value: target.to_vec(), ..Default::default() }),
             _ => bail!(Invalid, "{id} is not a symbolic link"),
         }
@@ -142,7 +155,7 @@ impl Machine {
 
     /// Space of the volumes at their registration. The leader knows newer numbers, and fills them in.
     fn stat_fs(&self, id: InodeId) -> Result<pb::MetaReply> {
-        let settings = self.datasets.settings(self.inode(id)?.dataset);
+        let settings = self.datasets.settings(self.inode_at(id)?.dataset);
         let mut stat =
             pb::StatFsReply { inodes: self.inodes.len() as u64, replicas: settings.replicas, ..Default::default() };
         let nodes = self.registry.nodes().filter_map(|record| record.node.as_ref());
@@ -157,20 +170,20 @@ impl Machine {
     fn get_map(&self, op: &meta_op::GetMap) -> Result<pb::MetaReply> {
         let id = InodeId::new(op.inode);
         self.check_is_whole(id)?;
-        let Some(file) = self.inode(id)?.file() else { bail!(Invalid, "{id} is not a regular file: it has no map") };
+        if self.inode_at(id)?.file().is_none() {
+            bail!(Invalid, "{id} is not a regular file: it has no map");
+        }
         let limit = if op.limit == 0 { METABLOCKS_PER_REPLY } else { (op.limit as usize).min(METABLOCKS_PER_REPLY) };
-        let rest = file.map.starting_at(op.first_index);
-        Ok(pb::MetaReply {
-            metablocks: rest.iter().take(limit).map(|block| self.record_of(id, block)).collect(),
-            end: rest.len() <= limit,
-            ..self.attr_reply(id)?
-        })
+        let mut metablocks = self.metablocks_at(id, op.first_index)?;
+        let end = metablocks.len() <= limit;
+        metablocks.truncate(limit);
+        Ok(pb::MetaReply { metablocks, end, ..self.attr_reply(id)? })
     }
 
     /// The first held lock that conflicts with a requested one.
     fn test_lock(&self, session: SessionId, op: &meta_op::TestLock) -> Result<pb::MetaReply> {
         let id = InodeId::new(op.inode);
-        self.inode(id)?;
+        self.inode_at(id)?;
         let Some(Wish::Lock(wish)) = op.lock.as_ref().map(|lock| Wish::parse(session, lock)).transpose()? else {
             bail!(Invalid, "a lock test for {id} without a lock");
         };

@@ -5,7 +5,7 @@
 //! again. [`thin`] records which copies stay. The others **leave**: they may still be read, and are deleted when every
 //! slot and row was found sound.
 //!
-//! A slot **dies** when its file loses the metablock, or writes to it ([`death`], [`thaw`]). Its bytes stay as
+//! A slot **dies** when its file loses the metablock, or writes to it ([`death`], [`thaw`]), and no snapshot has it. Its bytes stay as
 //! **ballast**, as the other slots cannot be decoded without them. With its last slot, or by an entry that puts its
 //! living slots elsewhere, a RAID set ends: rows and ballast are freed.
 //!
@@ -30,7 +30,7 @@ use imbl::{OrdMap, OrdSet};
 /// Who has a slot's metablock.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum SlotOwner {
-    /// A file, whose map has the members.
+    /// A file, whose map has the members. Or it had it, and snapshots have it still: the record is theirs then.
     File(InodeId),
     /// The RAID set alone: the slot is dead, and this is ballast.
     Ballast(Vec<pb::Member>),

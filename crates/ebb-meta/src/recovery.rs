@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ebb_types::{Epoch, InodeId, MetablockId, Result, Version, bail};
+use ebb_types::{DatasetId, Epoch, InodeId, MetablockId, Result, Version, bail};
 use ebb_wire::pb;
 
 use crate::inode::{FILE_SIZE_MAX, Inode};
@@ -25,6 +25,10 @@ impl Machine {
         }
         self.lose_lease(call, id);
         self.drop_extras(call, id);
+        let inode = self.inode(id)?;
+        if !inode.recovering() {
+            self.snapshots.freeze_for(id, self.newly_frozen_below(inode.dataset));
+        }
         assert!(self.inode(id)?.holder().is_none(), "{id} has a holder that its recovery does not fence off");
         let epoch = self.lineage.raised(self.inode_epoch(id), call.step);
         let inode = self.edit(id);
@@ -57,6 +61,7 @@ impl Machine {
         op: &pb::FinishRecovery,
         found: &BTreeMap<MetablockId, &pb::Metablock>,
     ) {
+        let frozen_below = self.inodes.get(&id).map_or_else(MetablockId::default, |inode| self.frozen_below(id, inode));
         let inode = self.edit(id);
         let before = inode.size;
         inode.size = inode.size.max(op.size);
@@ -69,10 +74,12 @@ impl Machine {
         file.trim = None;
         // A metablock without a version has no bytes: it is freed, as at a release.
         let unwritten = |block: &Metablock| {
-            is_recovered(block) && found.get(&block.id).is_none_or(|found| found.min_version() == Version::ZERO)
+            is_recovered(block, frozen_below)
+                && found.get(&block.id).is_none_or(|found| found.min_version() == Version::ZERO)
         };
         let gone = file.map.remove_where(unwritten);
         assert!(self.recovering.remove(&id).is_some(), "the recovery of {id} is not in the index");
+        self.snapshots.thaw_for(id);
         for block in &gone {
             self.lose_metablock(call, id, dataset, block);
         }
@@ -95,10 +102,11 @@ impl Machine {
             bail!(FileTooLarge, "a size of {} bytes is above {FILE_SIZE_MAX}", op.size);
         }
         let metablock_size = self.datasets.settings(inode.dataset).metablock_size;
+        let frozen_below = self.frozen_below(id, inode);
         for (block, found) in found {
             match file.map.get(*block) {
                 None => bail!(NotFound, "{block} is not a metablock of {id}"),
-                Some(recorded) if !is_recovered(recorded) => bail!(Invalid, "{block} of {id} is frozen"),
+                Some(recorded) if !is_recovered(recorded, frozen_below) => bail!(Invalid, "{block} of {id} is frozen"),
                 Some(_) => {}
             }
             if found.min_version() == Version::ZERO {
@@ -111,7 +119,7 @@ impl Machine {
         }
         // I-15: a committed version is on every member of its set. A recovery that found less has not asked all of
         // them.
-        let written = |block: &&Metablock| is_recovered(block) && block.version != Version::ZERO;
+        let written = |block: &&Metablock| is_recovered(block, frozen_below) && block.version != Version::ZERO;
         let missing = file
             .map
             .iter()
@@ -149,8 +157,12 @@ impl Machine {
 
     /// How many copies a file's metablocks are to have.
     pub(crate) fn wanted_copies(&self, id: InodeId) -> usize {
-        let dataset = self.inode(id).map(|inode| inode.dataset);
-        dataset.map_or(0, |dataset| self.datasets.settings(dataset).replicas.max(1) as usize)
+        self.inode(id).map_or(0, |inode| self.wanted_in(inode.dataset))
+    }
+
+    /// The same of a dataset.
+    pub(crate) fn wanted_in(&self, dataset: DatasetId) -> usize {
+        self.datasets.settings(dataset).replicas.max(1) as usize
     }
 
     /// Replaces a set for the master. This is a compare-and-swap on epoch and generation, while the file has no holder.
@@ -181,7 +193,7 @@ pub(crate) fn check_idle(id: InodeId, inode: &Inode, epoch: Epoch) -> Result<()>
 }
 
 /// Whether a recovery asks for a metablock, stamps it, and frees it if it was never written. It leaves out what is frozen:
-/// nobody writes that, and its only copy may sleep (I-63).
-pub(crate) fn is_recovered(block: &Metablock) -> bool {
-    block.frozen.is_none()
+/// nobody writes that, its only copy may sleep (I-63), and a snapshot reads exactly the version that it has.
+pub(crate) fn is_recovered(block: &Metablock, frozen_below: MetablockId) -> bool {
+    !block.is_frozen(frozen_below)
 }

@@ -1,6 +1,6 @@
 //! Where metablocks lie, by id and by volume. It also holds the queue of deletions.
 
-use ebb_types::{InodeId, MetablockId, NodeId, RaidSetId, VolumeId};
+use ebb_types::{InodeId, MetablockId, NodeId, RaidSetId, SnapshotId, VolumeId};
 use ebb_wire::pb;
 use imbl::{OrdMap, OrdSet};
 
@@ -13,13 +13,15 @@ pub(crate) enum Owner {
     File(InodeId),
     /// A file that is written: it is to take a frozen metablock's place.
     Heir(InodeId),
+    /// Snapshots alone, of which this is the newest that has it.
+    Kept(SnapshotId),
     /// A RAID set: a row, or ballast.
     RaidSet(RaidSetId),
 }
 
-/// Index over the maps of all files and the RAID sets, and the queue of deletes.
+/// Index over the maps of all files, what snapshots keep and the RAID sets, and the queue of deletes.
 ///
-/// Invariant: everything but `deleted` and `quarantined` follows from the inodes and RAID sets and is not in checkpoints.
+/// Invariant: everything but `deleted` and `quarantined` follows from the other tables and is not in checkpoints.
 #[derive(Clone, Default)]
 pub(crate) struct Replicas {
     owners: OrdMap<MetablockId, Owner>,
@@ -37,7 +39,7 @@ impl Replicas {
     pub(crate) fn owner(&self, id: MetablockId) -> Option<InodeId> {
         match self.owners.get(&id)? {
             Owner::File(inode) => Some(*inode),
-            Owner::Heir(_) | Owner::RaidSet(_) => None,
+            Owner::Heir(_) | Owner::Kept(_) | Owner::RaidSet(_) => None,
         }
     }
 

@@ -61,30 +61,29 @@ impl Machine {
             self.step(credentials, &mut walk, &name, last).map_err(|error| error.context(dir::show(path)))?;
         }
         if walk.wants_directory {
-            self.directory(walk.at.inode)?;
+            self.directory_at(walk.at.inode)?;
         }
         Ok(walk.at)
     }
 
     fn step(&self, credentials: &Credentials, walk: &mut Walk, name: &[u8], last: LastLink) -> Result<()> {
         let here = walk.at.inode;
-        let directory = self.directory(here)?;
-        permission::check(here, directory, credentials, EXECUTE)?;
-        let Some(body) = directory.directory() else { bail!(NotDirectory, "{here} is not a directory") };
+        permission::check(here, &*self.directory_at(here)?, credentials, EXECUTE)?;
         match name {
             b"." => return Ok(()),
             b".." => {
-                walk.at = Resolved { inode: body.parent, parent: self.parent_of(body.parent)? };
+                let above = self.parent_at(here)?;
+                walk.at = Resolved { inode: above, parent: self.parent_at(above)? };
                 return Ok(());
             }
             _ => {}
         }
         check_name_len(name)?;
-        let Some(entry) = self.entries.get(here, name) else {
+        let Some(inode) = self.entry_at(here, name) else {
             bail!(NotFound, "there is no {} in the directory {here}", dir::show(name));
         };
         let is_last = walk.todo.is_empty();
-        match &self.inode(entry.inode)?.body {
+        match &self.inode_at(inode)?.body {
             Body::Symlink(target) if !is_last || last == LastLink::Follow || walk.wants_directory => {
                 walk.links += 1;
                 if walk.links > LINKS_MAX {
@@ -100,13 +99,9 @@ impl Machine {
                     walk.todo.push_front(name);
                 }
             }
-            _ => walk.at = Resolved { inode: entry.inode, parent: here },
+            _ => walk.at = Resolved { inode, parent: here },
         }
         Ok(())
-    }
-
-    fn parent_of(&self, id: InodeId) -> Result<InodeId> {
-        Ok(self.directory(id)?.directory().map_or(InodeId::ROOT, |body| body.parent))
     }
 }
 

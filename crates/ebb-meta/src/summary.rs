@@ -19,7 +19,7 @@ impl Machine {
         if way.is_empty() {
             let top = InodeId::new(op.inode);
             self.count_into(&mut sums, top)?;
-            if self.inode(top)?.is_directory() {
+            if self.inode_at(top)?.is_directory() {
                 way.push(pb::SummaryPlace { inode: op.inode, cookie: 0 });
             }
         }
@@ -30,17 +30,17 @@ impl Machine {
             }
             let id = InodeId::new(place.inode);
             // It has been removed since the call before this one.
-            let Some(directory) = self.inodes.get(&id).filter(|inode| inode.is_directory()) else {
+            let Ok(directory) = self.directory_at(id) else {
                 way.pop();
                 continue;
             };
-            permission::check(id, directory, credentials, READ | EXECUTE)?;
+            permission::check(id, &directory, credentials, READ | EXECUTE)?;
             let mut down = None;
-            for (cookie, _, inode) in self.entries.after(id, place.cookie) {
+            for (cookie, _, inode) in self.entries_at(id, place.cookie) {
                 place.cookie = cookie;
                 counted += 1;
                 self.count_into(&mut sums, inode)?;
-                if self.inode(inode)?.is_directory() {
+                if self.inode_at(inode)?.is_directory() {
                     down = Some(inode);
                 }
                 if down.is_some() || counted >= COUNTED_MAX {
@@ -58,7 +58,7 @@ impl Machine {
     }
 
     fn count_into(&self, sums: &mut pb::Summary, id: InodeId) -> Result<()> {
-        let inode = self.inode(id)?;
+        let inode = self.inode_at(id)?;
         if inode.is_directory() {
             sums.directories += 1;
             return Ok(());

@@ -22,6 +22,7 @@ mod raid_on_volumes;
 mod removal;
 mod renames;
 mod sessions;
+mod snapshots;
 mod takeovers;
 mod trash;
 mod xattrs;

@@ -30,9 +30,9 @@ impl Machine {
     fn check_effect(&self, effect: &Effect, broken: &mut Vec<String>) {
         match effect {
             Effect::SetChanged { inode, metablock, new, .. } if new.is_empty() => {
-                // A file may have lost it to a RAID set, which needs its bytes.
+                // A file may have lost it to a RAID set or a snapshot, which needs its bytes.
                 let owner = self.replicas.owner_of(*metablock);
-                let is_gone = owner.is_none_or(|owner| matches!(owner, Owner::RaidSet(_)));
+                let is_gone = owner.is_none_or(|owner| matches!(owner, Owner::RaidSet(_) | Owner::Kept(_)));
                 expect(broken, is_gone, *inode, "a freed metablock is still in the index");
             }
             Effect::SetChanged { inode, metablock, .. } => {
@@ -91,6 +91,9 @@ fn inode_of(effect: &Effect) -> Option<InodeId> {
         | Effect::Orphaned(inode)
         | Effect::Freed(inode)
         | Effect::NeedsRecovery(inode) => Some(*inode),
-        Effect::LeftOutChanged { .. } | Effect::BesideChanged { .. } | Effect::RaidSetChanged(_) => None,
+        Effect::LeftOutChanged { .. }
+        | Effect::BesideChanged { .. }
+        | Effect::KeptChanged { .. }
+        | Effect::RaidSetChanged(_) => None,
     }
 }

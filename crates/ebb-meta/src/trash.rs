@@ -53,7 +53,9 @@ impl Machine {
             for (_, _, user) in self.entries.after(trash.inode, 0) {
                 for (_, name, removal) in self.entries.after(user, 0) {
                     let is_over = |inode: &Inode| is_removal(inode) && inode.btime.saturating_add(kept_ns) <= now_ns;
-                    if self.inodes.get(&removal).is_some_and(|inode| is_over(inode)) {
+                    if self.inodes.get(&removal).is_some_and(|inode| is_over(inode))
+                        && !self.has_snapshots_below(removal)
+                    {
                         let top = ExpiredName { parent: user, name: name.to_vec(), inode: removal };
                         self.list_whole(top, &mut found, max);
                     }

@@ -23,16 +23,26 @@ pub(crate) struct NewInode {
 }
 
 impl Machine {
-    /// The inode. Fails with kind `Stale` if it is gone, so that a kernel looks the path up again.
+    /// The inode. Fails with kind `Stale` if it is gone, so that a kernel looks the path up again, and with kind `ReadOnly` if it is
+    /// a snapshot's.
     pub(crate) fn inode(&self, id: InodeId) -> Result<&Inode> {
         match self.inodes.get(&id) {
             Some(inode) => Ok(inode),
-            None => bail!(Stale, "{id} is gone"),
+            None => {
+                self.check_is_live(id)?;
+                bail!(Stale, "{id} is gone")
+            }
         }
     }
 
-    /// An inode for a change. The operation has found it before.
+    /// An inode for a change. The operation has found it before. Snapshots go on showing it as it is now.
     pub(crate) fn edit(&mut self, id: InodeId) -> &mut Inode {
+        self.preserve(id);
+        self.edit_unshown(id)
+    }
+
+    /// An inode for a change that no snapshot shows: where its metablocks lie.
+    pub(crate) fn edit_unshown(&mut self, id: InodeId) -> &mut Inode {
         self.inodes.get_mut(&id).map(Arc::make_mut).expect("the operation has found this inode before it changes it")
     }
 
@@ -57,7 +67,7 @@ impl Machine {
 
     /// A reply with the attributes of one inode.
     pub(crate) fn attr_reply(&self, id: InodeId) -> Result<pb::MetaReply> {
-        Ok(pb::MetaReply { attr: Some(self.attr_of(id, self.inode(id)?)), ..Default::default() })
+        Ok(pb::MetaReply { attr: Some(self.attr_of(id, &*self.inode_at(id)?)), ..Default::default() })
     }
 
     /// The entry of this name. Fails if the caller may not search the directory. `.` and `..` are not entries.
@@ -87,6 +97,7 @@ impl Machine {
         if found || dir::is_dots(name) {
             bail!(Exists, "{parent} has an entry {}", dir::show(name));
         }
+        self.check_not_of_snapshots(parent, name)?;
         self.check_may_add(call, parent)
     }
 
@@ -202,6 +213,7 @@ impl Machine {
 
     /// Removes a name from a directory. The caller changes the link counts.
     pub(crate) fn remove_entry(&mut self, call: &mut Call<'_>, parent: InodeId, name: &[u8]) {
+        self.preserve_name(parent, name);
         let removed = self.entries.remove(parent, name);
         assert!(removed.is_some(), "{parent} has no entry {}: its count would be wrong", dir::show(name));
         let now = call.now;
@@ -292,14 +304,17 @@ impl Machine {
     fn free_inode(&mut self, call: &mut Call<'_>, id: InodeId) {
         // Ordering: extra copies are found by the file's record, which goes next.
         self.free_extras(call, id);
+        self.preserve(id);
         let Some(inode) = self.inodes.remove(&id) else { return };
         let is_empty = inode.directory().is_none_or(|body| body.count == 0);
         assert!(is_empty, "{id} is freed with entries: they would lead from a directory that is gone");
         self.locks.drop_file(id);
         self.recovering.remove(&id);
+        self.snapshots.thaw_for(id);
         if let Some(file) = inode.file() {
             self.datasets.count_bytes(inode.dataset, file.map.allocated_bytes(), 0);
         }
+        self.count_as_past(id, inode.dataset);
         self.datasets.forget_inode(inode.dataset);
         if let Some(file) = inode.file() {
             if let Some(session) = file.holder {

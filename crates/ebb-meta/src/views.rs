@@ -8,6 +8,7 @@ use ebb_types::{
 };
 use ebb_wire::pb;
 
+use crate::inode::Inode;
 use crate::machine::Machine;
 use crate::map::Metablock;
 use crate::outcome::Counts;
@@ -17,13 +18,13 @@ use crate::replicas::Owner;
 impl Machine {
     /// Attributes of an inode. Fails with kind `Stale` if it is gone.
     pub fn attr(&self, inode: InodeId) -> Result<pb::Attr> {
-        Ok(self.attr_of(inode, self.inode(inode)?))
+        Ok(self.attr_of(inode, &*self.inode_at(inode)?))
     }
 
     /// Refuses with `AccessDenied` unless these credentials have all of `want` on the inode. `want` is a sum of
     /// [`crate::READ`], [`crate::WRITE`] and [`crate::EXECUTE`]. `Acquire` uses it when it opens files.
     pub fn check_access(&self, inode: InodeId, credentials: &Credentials, want: u32) -> Result<()> {
-        permission::check(inode, self.inode(inode)?, credentials, want & 7)
+        permission::check(inode, &*self.inode_at(inode)?, credentials, want & 7)
     }
 
     /// The session with the write lease of a file, if any.
@@ -49,6 +50,11 @@ impl Machine {
         self.held.iter().map(|(_, inode)| *inode).chain(self.recovering())
     }
 
+    /// Those of a dataset.
+    pub fn uncommitted_files_of(&self, dataset: DatasetId) -> impl Iterator<Item = InodeId> + '_ {
+        self.uncommitted_files().filter(move |id| self.lives_in(*id, dataset))
+    }
+
     /// Files whose write lease this session has, in order.
     pub fn held_files(&self, session: SessionId) -> impl Iterator<Item = InodeId> + '_ {
         let range = (session, InodeId::new(0))..=(session, InodeId::new(u64::MAX));
@@ -61,7 +67,24 @@ impl Machine {
         Ok(file.into_iter().flat_map(|file| file.map.iter()).map(|block| self.record_of(inode, block)).collect())
     }
 
-    /// A metablock for a message to clients, with its extra copies.
+    /// The same for messages to clients, also of a file in a snapshot. What snapshots have of a live one is frozen there, though its
+    /// record need not say so.
+    pub fn shown_metablocks(&self, inode: InodeId) -> Result<Vec<pb::Metablock>> {
+        self.metablocks_at(inode, 0)
+    }
+
+    /// A metablock for a message to clients, with its extra copies. What snapshots have is frozen, though its record need not say
+    /// so: a holder writes to an heir.
+    pub(crate) fn shown(&self, id: InodeId, inode: &Inode, block: &Metablock) -> pb::Metablock {
+        let record = self.record_of(id, block);
+        if record.frozen.is_none() && self.is_frozen(id, inode, block) {
+            let frozen = pb::Frozen { raid_set: 0, slot: 0, length: block.length };
+            return pb::Metablock { frozen: Some(frozen), ..record };
+        }
+        record
+    }
+
+    /// A metablock as it is recorded, with its extra copies.
     pub(crate) fn record_of(&self, inode: InodeId, block: &Metablock) -> pb::Metablock {
         pb::Metablock { extra: self.extras.get(inode, block.id).to_vec(), ..block.to_pb() }
     }
@@ -86,6 +109,7 @@ impl Machine {
     pub fn find_record(&self, id: MetablockId) -> Option<pb::Metablock> {
         match self.replicas.owner_of(id)? {
             Owner::File(_) => self.find_metablock(id).map(|(_, record)| record),
+            Owner::Kept(number) => self.snapshots.kept.get(number, id).map(|kept| kept.block.to_pb()),
             Owner::Heir(_) | Owner::RaidSet(_) => None,
         }
     }
@@ -94,20 +118,29 @@ impl Machine {
     pub(crate) fn metablock(&self, id: MetablockId) -> Option<&Metablock> {
         match self.replicas.owner_of(id)? {
             Owner::File(inode) => self.inodes.get(&inode)?.file()?.map.get(id),
+            Owner::Kept(number) => self.snapshots.kept.get(number, id).map(|kept| &kept.block),
             Owner::Heir(_) | Owner::RaidSet(_) => None,
         }
     }
 
-    /// Changes the one record of a metablock. Nothing happens without one.
+    /// Changes where a metablock lies in its one record, but neither its version nor its length. Nothing happens without one.
     pub(crate) fn edit_metablock(&mut self, id: MetablockId, change: impl FnOnce(&mut Metablock)) {
-        if let Some(Owner::File(inode)) = self.replicas.owner_of(id)
-            && let Some(file) = self.edit(inode).file_mut()
-        {
-            file.map.update(id, change);
+        match self.replicas.owner_of(id) {
+            Some(Owner::File(inode)) => {
+                if let Some(file) = self.edit_unshown(inode).file_mut() {
+                    file.map.update(id, change);
+                }
+            }
+            Some(Owner::Kept(number)) => {
+                if let Some(kept) = self.snapshots.kept.get_mut(number, id) {
+                    change(&mut kept.block);
+                }
+            }
+            Some(Owner::Heir(_) | Owner::RaidSet(_)) | None => {}
         }
     }
 
-    /// Whether a file has this metablock, or a RAID set.
+    /// Whether a file has this metablock, or a snapshot, or a RAID set.
     #[must_use]
     pub fn has_metablock(&self, id: MetablockId) -> bool {
         self.replicas.owner_of(id).is_some()
@@ -216,9 +249,21 @@ impl Machine {
         (usage.inodes, usage.bytes)
     }
 
+    /// Bytes that snapshots of a dataset alone have, of one copy.
+    #[must_use]
+    pub fn kept_bytes(&self, dataset: DatasetId) -> u64 {
+        self.datasets.usage(dataset).kept_bytes
+    }
+
+    /// Whether a snapshot that can be read has this metablock of a file, too.
+    #[must_use]
+    pub fn is_in_snapshot(&self, inode: InodeId, id: MetablockId) -> bool {
+        self.inodes.get(&inode).is_some_and(|inode| self.snapshots.newest_with(inode.dataset, id).is_some())
+    }
+
     /// Settings of the dataset of an inode.
     pub fn dataset_of(&self, inode: InodeId) -> Result<pb::Dataset> {
-        let dataset = self.inode(inode)?.dataset;
+        let dataset = self.inode_at(inode)?.dataset;
         match self.datasets.get(dataset) {
             Some(settings) => Ok(settings.clone()),
             None => bail!(Internal, "{inode} is in {dataset}, which is not recorded"),

@@ -98,6 +98,11 @@ id!(
     "s"
 );
 id!(
+    /// A snapshot of a dataset. Comes from a durable counter and is never reused, so a higher one was taken later.
+    SnapshotId,
+    "snap"
+);
+id!(
     /// One disk of a node (or the directory that stands for one).
     VolumeId,
     "v"

@@ -19,6 +19,7 @@ pub mod node_class;
 pub mod prefetch;
 pub mod read_rule;
 pub mod redundancy;
+pub mod snapshot;
 pub mod trash;
 pub mod trust;
 pub mod version;
@@ -33,7 +34,7 @@ pub use error::{Error, ErrorKind, Result, Retry};
 pub use geometry::{BLOCK_SIZE_DEFAULT, CHUNK_SIZE, Geometry, METABLOCK_SIZE_DEFAULT, Piece};
 pub use ids::{
     BootId, ClusterId, DatasetId, Epoch, HostName, Incarnation, InodeId, MetablockId, NodeId, PlanVersion, RackName,
-    RaidSetId, RequestId, SessionId, VolumeId,
+    RaidSetId, RequestId, SessionId, SnapshotId, VolumeId,
 };
 pub use node_class::NodeClass;
 pub use prefetch::Prefetch;

@@ -14,7 +14,7 @@ use ebb_types::{Result, err};
 use crate::cluster::parts::{NewNodes, SubRackCount};
 use crate::cluster::{down, status, up};
 use crate::examples::EXAMPLES;
-use crate::{dataset, fs, fsck, job, node, power, raid, role, user, yarn};
+use crate::{dataset, fs, fsck, job, node, power, raid, role, snapshot, user, yarn};
 
 /// The program with the experiments and the planners.
 const LAB: &str = "ebb-lab";
@@ -53,6 +53,9 @@ enum Command {
     /// Create, change and show datasets: directory trees with their own layout, copies and sizes.
     #[command(subcommand)]
     Dataset(dataset::DatasetCommand),
+    /// Take, list and remove snapshots of datasets, to be read below .snapshot of their directories.
+    #[command(subcommand)]
+    Snapshot(snapshot::SnapshotCommand),
     /// Show RAID sets, and encode or repack now.
     #[command(subcommand)]
     Raid(raid::RaidCommand),
@@ -228,6 +231,7 @@ impl Cli {
             }
             Command::Fs(command) => waiting::run(&context, fs::run(&context, command)).await.map(Verdict::from),
             Command::Dataset(command) => waiting::run(&context, dataset::run(&context, command)).await.map(verdict),
+            Command::Snapshot(command) => waiting::run(&context, snapshot::run(&context, command)).await.map(verdict),
             Command::Raid(command) => waiting::run(&context, raid::run(&context, command)).await.map(verdict),
             Command::Power(command) => waiting::run(&context, power::run(&context, command)).await.map(verdict),
             Command::Node(command) => waiting::run(&context, node::run(&context, command)).await.map(Verdict::from),

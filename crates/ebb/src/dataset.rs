@@ -389,7 +389,8 @@ fn value_name(value: impl ValueEnum) -> String {
 }
 
 /// The dataset that a path lies in.
-async fn find(client: &ebb_client::Client, path: &EbbPath) -> Result<pb::Dataset> {
+/// The dataset of a path.
+pub async fn find(client: &ebb_client::Client, path: &EbbPath) -> Result<pb::Dataset> {
     let attr = client.resolve(&admin::credentials(), path.as_bytes()).await;
     let attr = attr.map_err(|error| explain(error, path, |inode| client.kept_path(inode)))?;
     let all = datasets(client).await?;
@@ -489,7 +490,7 @@ async fn list(context: &Context, client: &ebb_client::Client) -> Result<()> {
 
 /// The settings and the use of all datasets.
 pub async fn datasets(client: &ebb_client::Client) -> Result<Vec<pb::Dataset>> {
-    let op = pb::meta_op::Op::ListDatasets(pb::meta_op::ListDatasets {});
+    let op = pb::meta_op::Op::ListDatasets(pb::meta_op::ListDatasets::default());
     Ok(client.meta(&admin::credentials(), op).await?.datasets)
 }
 
@@ -513,6 +514,7 @@ fn to_json(dataset: &pb::Dataset) -> serde_json::Value {
         "redundancy": dataset.redundancy().to_string(), "domain": dataset.raid_code().domain.name(),
         "encode": Encode::from_raw(dataset.encode).unwrap_or_default().to_string(), "delay_ms": dataset.delay_ms,
         "trash_s": dataset.trash_seconds, "used_bytes": dataset.used_bytes, "used_inodes": dataset.used_inodes,
+        "kept_bytes": dataset.kept_bytes, "past_inodes": dataset.past_inodes,
     })
 }
 

@@ -167,6 +167,20 @@ pub const EXAMPLES: &[Examples] = &[
         ],
     ),
     (
+        "snapshot take",
+        &[
+            (
+                "ebb snapshot take /data before-the-upgrade",
+                "the files of then are at /data/.snapshot/before-the-upgrade",
+            ),
+            ("ebb snapshot take /data hourly --wait 10s", "or none, if writers do not answer in time"),
+        ],
+    ),
+    ("snapshot list", &[("ebb snapshot list /data", "names, times, and what they keep")]),
+    ("snapshot show", &[("ebb snapshot show /data monday", "with its number of files")]),
+    ("snapshot remove", &[("ebb snapshot remove /data monday", "what it alone has is freed in the background")]),
+    ("snapshot rename", &[("ebb snapshot rename /data monday baseline", "under another name")]),
+    (
         "fsck",
         &[
             ("ebb fsck", "compare the map with the replicas"),

@@ -8,7 +8,7 @@ mod copy;
 mod each;
 mod find;
 mod glob;
-mod list;
+pub(crate) mod list;
 mod locate;
 mod mode;
 mod owner;

@@ -18,6 +18,7 @@ mod node;
 mod power;
 mod raid;
 mod role;
+mod snapshot;
 mod user;
 mod yarn;
 

@@ -75,6 +75,8 @@ mod scarce;
 mod shared;
 #[path = "it/shares.rs"]
 mod shares;
+#[path = "it/snapshots.rs"]
+mod snapshots;
 #[path = "it/sub_racks.rs"]
 mod sub_racks;
 #[path = "it/supplies.rs"]

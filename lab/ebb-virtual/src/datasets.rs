@@ -82,7 +82,7 @@ async fn make_dataset(client: &Client, dataset: pb::Dataset) -> Result<()> {
 
 /// Whether any dataset has more than its quota allows. Source: "write" in `docs/semantics.md`.
 pub async fn check_quotas(client: &Client) -> Result<Vec<Violation>> {
-    let listed = client.meta(&Credentials::root(), Op::ListDatasets(ListDatasets {})).await?.datasets;
+    let listed = client.meta(&Credentials::root(), Op::ListDatasets(ListDatasets::default())).await?.datasets;
     let over = listed.iter().filter(|dataset| dataset.quota_bytes != 0 && dataset.used_bytes > dataset.quota_bytes);
     let complain = |dataset: &pb::Dataset| {
         let detail = format!("{} has {} bytes, its quota is {}", dataset.path, dataset.used_bytes, dataset.quota_bytes);

@@ -25,6 +25,7 @@ mod returns;
 mod shared_asleep;
 mod sharing;
 mod single;
+mod snapshots;
 mod standins;
 mod stopovers;
 mod sub_racks;

@@ -108,7 +108,7 @@ impl Caller {
 
     /// The settings and the use of the dataset that a file or directory belongs to.
     pub async fn dataset(&self, attr: &Attr) -> Result<pb::Dataset> {
-        let all = self.client.meta(&self.credentials, Op::ListDatasets(ListDatasets {})).await?.datasets;
+        let all = self.client.meta(&self.credentials, Op::ListDatasets(ListDatasets::default())).await?.datasets;
         let own = all.into_iter().find(|dataset| dataset.id == attr.storage.dataset.raw());
         own.ok_or_else(|| err!(Stale, "{} belongs to a dataset that is gone", attr.inode))
     }

@@ -75,6 +75,11 @@ impl Wanted {
         }
     }
 
+    /// Whether a replica at this version has what is wanted. What is frozen has one version.
+    pub fn accepts(&self, served: Version) -> bool {
+        served == self.min_version || (served > self.min_version && self.record.frozen.is_none())
+    }
+
     /// Whether the lease, if there is one, still holds.
     pub fn is_believed(&self, shared: &Shared) -> bool {
         self.lease.as_ref().is_none_or(|inode| shared.is_believed(&inode.core.lock(), Lease::Read))
@@ -445,6 +450,10 @@ fn check_reply(shared: &Shared, wanted: &Wanted, node: u64, reply: Response<pb::
     let served = convert::version(reply.message.version);
     if served < wanted.min_version {
         return Err(err!(StaleVersion, "node n{node} served {served} for {}", wanted.min_version));
+    }
+    // I-74: a removed snapshot's metablock may be written in place again. The member's copy is good; the map is old.
+    if !wanted.accepts(served) {
+        return Err(err!(SetChanged, "node n{node} served {served} of what was frozen at {}", wanted.min_version));
     }
     let (id, data) = (wanted.record.id, &reply.payload);
     let verdict = verify(data, &reply.message.checksums, id, wanted.offset, wanted.len);

@@ -107,7 +107,7 @@ async fn try_step(shared: &Arc<Shared>, step: Step) -> std::result::Result<Outco
 
 /// Changes a set without a copy, unless its file has a writer.
 async fn record(shared: &Arc<Shared>, step: &Step, members: Vec<pb::Member>) -> std::result::Result<Outcome, Obstacle> {
-    if !is_free(shared, step.task.inode) {
+    if !step.task.is_kept && !is_free(shared, step.task.inode) {
         return Err(Obstacle::Held);
     }
     let (metablock, reason) = (step.task.metablock, step.reason);
@@ -180,8 +180,9 @@ async fn make(
     priority: Priority,
 ) -> Result<()> {
     let Some(task) = &meet(shared, task, copy).await? else { return Ok(()) };
-    let turn = Turn::queue(shared, MASTER, task.inode, Mode::Read);
-    let Some(at) = wait_for_writers(shared, task, &turn).await? else { return Ok(()) };
+    // What snapshots alone have, nobody writes.
+    let turn = (!task.is_kept).then(|| Turn::queue(shared, MASTER, task.inode, Mode::Read));
+    let Some(at) = wait_for_writers(shared, task, turn.as_ref()).await? else { return Ok(()) };
     if wait_of(shared, task, copy) > SOON {
         bail!(Unavailable, "a node fell asleep while the writers gave their lease back, and they wait for none");
     }
@@ -190,7 +191,7 @@ async fn make(
         rejoin::restamp(shared, task, left_out, at).await?;
     }
     let pull = Pull { rate: rate(shared, in_progress, priority), ..Pull::of(task, copy.source, copy.target, at) };
-    let done = carry_out(shared, task, copy, &pull, &turn).await;
+    let done = carry_out(shared, task, copy, &pull, turn.as_ref()).await;
     note_end(shared, task, copy, &done);
     done
 }
@@ -212,17 +213,16 @@ async fn meet(shared: &Arc<Shared>, task: &Task, copy: &Copy) -> Result<Option<T
                 copy.target.node_id()
             );
         }
-        let members = wait_of_members(shared, task.inode).min(until.since(shared.runtime.now()));
+        let members = if task.is_kept { Duration::ZERO } else { wait_of_members(shared, task.inode) };
+        let members = members.min(until.since(shared.runtime.now()));
         if pair.is_zero() && members.is_zero() {
             break;
         }
         shared.runtime.sleep(pair.max(members)).await;
     }
-    let machine = shared.group.machine();
-    if machine.find_metablock(task.metablock).is_none() {
-        return Ok(None);
-    }
-    Ok(Some(Task { epoch: machine.attr(task.inode)?.epoch, ..task.clone() }))
+    let now = Task::of(&shared.group.machine(), task.metablock);
+    // Its file may have lost it meanwhile, or a snapshot may have ended.
+    Ok(now.map(|now| Task { epoch: now.epoch, is_kept: now.is_kept, ..task.clone() }))
 }
 
 /// How long it takes until every member of a file that is held has been awake. Nothing, for a file without a holder.
@@ -253,21 +253,22 @@ fn wait_of(shared: &Shared, task: &Task, copy: &Copy) -> Duration {
 /// Waits until the file has no writer, and returns the committed version. `None` means that the metablock is gone.
 ///
 /// Errors: `LeaseHeld` if the holder keeps the lease, `SetChanged` if the set or epoch is no longer the task's.
-async fn wait_for_writers(shared: &Arc<Shared>, task: &Task, turn: &Turn) -> Result<Option<Version>> {
-    if turn.wait(TURN_MAX).await.is_err() {
+async fn wait_for_writers(shared: &Arc<Shared>, task: &Task, turn: Option<&Turn>) -> Result<Option<Version>> {
+    if let Some(turn) = turn
+        && turn.wait(TURN_MAX).await.is_err()
+    {
         bail!(LeaseHeld, "the holder of {} has not given the write lease back yet", task.inode);
     }
     // The recalled holder may have committed just now, so the record is read again.
-    let machine = shared.group.machine();
-    let Some((_, record)) = machine.find_metablock(task.metablock) else { return Ok(None) };
-    if (record.generation, machine.attr(task.inode)?.epoch) != (task.record.generation, task.epoch) {
+    let Some(now) = Task::of(&shared.group.machine(), task.metablock) else { return Ok(None) };
+    if (now.record.generation, now.epoch, now.is_kept) != (task.record.generation, task.epoch, task.is_kept) {
         bail!(SetChanged, "the set changed while its file was recalled");
     }
-    Ok(Some(record.min_version()))
+    Ok(Some(now.record.min_version()))
 }
 
 /// Pulls the copy, and changes the set.
-async fn carry_out(shared: &Arc<Shared>, task: &Task, copy: &Copy, pulled: &Pull, turn: &Turn) -> Result<()> {
+async fn carry_out(shared: &Arc<Shared>, task: &Task, copy: &Copy, pulled: &Pull, turn: Option<&Turn>) -> Result<()> {
     let pulling = pull_exactly(shared, pulled);
     tokio::pin!(pulling);
     tokio::select! {
@@ -275,7 +276,7 @@ async fn carry_out(shared: &Arc<Shared>, task: &Task, copy: &Copy, pulled: &Pull
         done = &mut pulling => done?,
         () = shared.runtime.sleep(TURN_MAX) => {
             // The writers have waited long enough.
-            turn.give_up();
+            turn.inspect(|turn| turn.give_up());
             pulling.await?;
         }
     }
@@ -373,6 +374,15 @@ pub(crate) fn is_free(shared: &Arc<Shared>, inode: InodeId) -> bool {
 /// Changes a set by compare-and-swap on the file's epoch and the set's generation.
 // I-13: a lease or a recovery in between makes the change fail.
 async fn change_set(shared: &Shared, task: &Task, members: Vec<pb::Member>) -> Result<()> {
+    if task.is_kept {
+        let change = pb::ChangeKept {
+            metablock: task.metablock.raw(),
+            generation: task.record.generation,
+            version: task.record.version,
+            members,
+        };
+        return shared.group.propose(Op::ChangeKept(change)).await.map(drop);
+    }
     let change = pb::MasterChangeSet {
         inode: task.inode.raw(),
         epoch: task.epoch,

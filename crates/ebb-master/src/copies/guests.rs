@@ -15,6 +15,8 @@ use ebb_power::{Awake, Timetable};
 use ebb_types::{DatasetId, MetablockId, NodeId};
 use ebb_wire::pb;
 
+use super::Task;
+
 /// Power of a node by the plans.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Prospect {
@@ -77,8 +79,8 @@ pub fn choose_move(guest: &GuestView) -> Option<Move> {
 pub(crate) fn count(machine: &Machine, dataset: Option<DatasetId>) -> (Vec<pb::Away>, BTreeMap<NodeId, u64>) {
     let (mut away, mut guests) = (BTreeMap::<NodeId, pb::Away>::new(), BTreeMap::new());
     for (home, metablock) in machine.away_from(NodeId::default(), MetablockId::default()) {
-        let Some((inode, record)) = machine.find_metablock(metablock) else { continue };
-        let counts = dataset.is_none_or(|dataset| machine.dataset_of(inode).is_ok_and(|of| of.id == dataset.raw()));
+        let Some(Task { record, dataset: of, .. }) = Task::of(machine, metablock) else { continue };
+        let counts = dataset.is_none_or(|dataset| of.id == dataset.raw());
         if !counts || !record.is_written() {
             continue;
         }

@@ -216,7 +216,7 @@ fn find(
     let change = || (changes == Columns::MayChange).then(|| choose_change(chain, &homes, may_take)).flatten();
     let shift = choose_shift(chain, &homes, may_take).or_else(change)?;
     let dataset = machine.dataset_of(inode).ok()?;
-    Some((Task { metablock, inode, epoch: attr.epoch, record, dataset }, shift))
+    Some((Task { metablock, inode, epoch: attr.epoch, record, dataset, is_kept: false }, shift))
 }
 
 /// The step that moves a copy. `None` if the copy is no longer there.

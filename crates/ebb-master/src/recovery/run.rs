@@ -84,7 +84,7 @@ async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<Ended> {
     let Some(expected_epoch) = needed(shared, inode) else { return Ok(Ended::Done) };
     let members: BTreeSet<NodeId> = {
         let machine = shared.group.machine();
-        let metablocks = machine.metablocks(inode).unwrap_or_default();
+        let metablocks = machine.shown_metablocks(inode).unwrap_or_default();
         let asked = metablocks.iter().filter(|record| record.frozen.is_none());
         asked.flat_map(|record| &record.members).map(pb::Member::node_id).collect()
     };
@@ -109,8 +109,8 @@ async fn recover(shared: &Arc<Shared>, inode: InodeId) -> Result<Ended> {
     }
     let (metablocks, trim) = {
         let machine = shared.group.machine();
-        let Ok(mut metablocks) = machine.metablocks(inode) else { return Ok(Ended::Done) };
-        // S-10: what is frozen has no writer, and its members have promised more than this epoch.
+        let Ok(mut metablocks) = machine.shown_metablocks(inode) else { return Ok(Ended::Done) };
+        // S-10: what is frozen has no writer, and its members have promised more than this epoch, or a snapshot reads them.
         metablocks.retain(|record| record.frozen.is_none());
         (metablocks, machine.pending_trim(inode))
     };

@@ -196,6 +196,13 @@ impl State {
                 soft.work.on_set_changed(*metablock, old, new, presence);
                 self.wake.deletes.notify_one();
             }
+            Effect::KeptChanged { dataset, metablock, old, new } => {
+                soft.holdings.on_set_changed(*dataset, old, new);
+                let presence = if machine.has_metablock(*metablock) { Presence::Mapped } else { Presence::Freed };
+                soft.work.on_set_changed(*metablock, old, new, presence);
+                self.wake.repair.notify_one();
+                self.wake.deletes.notify_one();
+            }
             // Its replicas have effects of their own, and its next step is found by the next look.
             Effect::RaidSetChanged(id) => soft.holdings.on_raid_set(*id, machine.raid_set(*id).as_ref()),
             Effect::NeedsRecovery(inode) => {

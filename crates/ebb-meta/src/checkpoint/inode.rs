@@ -93,7 +93,7 @@ pub(super) fn check_attr(attr: &pb::Attr) -> Result<()> {
 }
 
 /// Refuses a metablock with a set that no master grants, or with numbers that none reaches.
-pub(super) fn check_block(block: &Metablock, next: MetablockId) -> Result<()> {
+pub(crate) fn check_block(block: &Metablock, next: MetablockId) -> Result<()> {
     if block.id >= next || block.generation > NUMBER_MAX || block.length > FILE_SIZE_MAX {
         bail!(Corrupt, "{} of {} bytes at generation {}; {next} is next", block.id, block.length, block.generation);
     }

@@ -4,7 +4,7 @@ use ebb_types::{InodeId, Result, Version, bail};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op;
 
-use super::truncate::{check_committed, merge};
+use super::truncate::{Place, check_committed, merge};
 use crate::inode::FILE_SIZE_MAX;
 use crate::machine::{Call, Machine};
 use crate::outcome::Effect;
@@ -52,7 +52,8 @@ impl Machine {
             bail!(Busy, "{id} may neither grow nor be given back before its trim is on all members");
         }
         let metablock_size = self.datasets.settings(inode.dataset).metablock_size;
-        check_committed(&commit.metablocks, id, inode, file, metablock_size)
+        let place = Place { id, inode, metablock_size, frozen_below: self.frozen_below(id, inode) };
+        check_committed(&commit.metablocks, place, file)
     }
 
     /// The holder of a removed file has discarded writes that it had not committed, and gives the lease back. The
@@ -113,6 +114,7 @@ impl Machine {
             self.lose_metablock(call, id, dataset, &block);
         }
         self.end_heirs(call, id, |_| true);
+        self.snapshots.thaw_for(id);
         assert!(self.held.remove(&(call.session, id)).is_some(), "the lease of {id} is not in the index");
         call.effects.push(Effect::LeaseEnded { inode: id, session: call.session });
     }

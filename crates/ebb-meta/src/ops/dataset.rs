@@ -51,6 +51,7 @@ impl Machine {
         let inode = self.edit(root);
         let before = std::mem::replace(&mut inode.dataset, id);
         inode.changed(call.now);
+        self.count_as_past(root, before);
         self.datasets.forget_inode(before);
         call.changed(root);
         if settings.trash_seconds > 0 {

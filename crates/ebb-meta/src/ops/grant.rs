@@ -31,12 +31,13 @@ impl Machine {
             if index.checked_mul(metablock_size).is_none_or(|start| start >= FILE_SIZE_MAX) {
                 bail!(FileTooLarge, "metablock {index} of {id} lies beyond the largest file");
             }
+            let frozen_below = self.frozen_below(id, inode);
             let is_new = |file: &FileBody| match file.map.at_index(*index) {
                 None => true,
                 // A frozen one gets an heir, unless it has one that can be filled.
                 Some(block) => {
                     let fits = |heir: &Heir| heir.of == block.id && !heir.lies_on(&op.exclude_nodes);
-                    block.frozen.is_some() && !file.heirs.iter().any(fits)
+                    block.is_frozen(frozen_below) && !file.heirs.iter().any(fits)
                 }
             };
             if inode.file().is_some_and(is_new) {
@@ -55,8 +56,12 @@ impl Machine {
         let id = InodeId::new(op.inode);
         let placements = call.placements;
         let members = placements.get(at).map_or(&[][..], |placement| &placement.members);
-        if let Some(block) = self.inodes.get(&id).and_then(|inode| inode.file()?.map.at_index(index)).cloned() {
-            if block.frozen.is_none() {
+        let found = self.inodes.get(&id).and_then(|inode| {
+            let block = inode.file()?.map.at_index(index)?;
+            Some((block.clone(), self.is_frozen(id, inode, block)))
+        });
+        if let Some((block, is_frozen)) = found {
+            if !is_frozen {
                 return block.to_pb();
             }
             self.end_heirs(call, id, |heir| heir.of == block.id && heir.lies_on(&op.exclude_nodes));
@@ -101,7 +106,7 @@ impl Machine {
         let inode = self.check_holder(call, id, Epoch::new(op.epoch))?;
         check_set(id, inode, block, op.generation)?;
         // I-63: a holder writes to an heir, and has no say where a frozen one lies.
-        if inode.file().and_then(|file| file.map.get(block)).is_some_and(|block| block.frozen.is_some()) {
+        if inode.file().and_then(|file| file.map.get(block)).is_some_and(|block| self.is_frozen(id, inode, block)) {
             bail!(Busy, "{block} of {id} is frozen: a write goes to its heir");
         }
         self.check_placement(&op.members)?;
@@ -125,7 +130,8 @@ impl Machine {
     ) -> Option<pb::Metablock> {
         debug_assert!(check_members(members).is_ok(), "{block} gets a set that is not checked: {members:?}");
         let wanted = self.wanted_copies(id);
-        let inode = self.edit(id);
+        // What a snapshot shows of a held file was kept with its lease. Of others only members change.
+        let inode = self.edit_unshown(id);
         let dataset = inode.dataset;
         assert!(synced.epoch <= inode.epoch, "{block} gets {synced} before {id} is at that epoch");
         let file = inode.file_mut()?;

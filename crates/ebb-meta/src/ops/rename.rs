@@ -117,10 +117,14 @@ impl Machine {
         let source = self.inode(ends.source)?;
         self.check_may_remove(call, ends.source_parent, source)?;
         match ends.target {
-            None => self.check_may_add(call, ends.target_parent)?,
+            None => {
+                self.check_may_add(call, ends.target_parent)?;
+                self.check_not_of_snapshots(ends.target_parent, ends.target_name)?;
+            }
             Some(id) => {
                 let target = self.inode(id)?;
                 self.check_may_remove(call, ends.target_parent, target)?;
+                self.check_has_no_snapshots(id)?;
                 match (source.is_directory(), target.directory()) {
                     (true, None) => bail!(NotDirectory, "{id} is not a directory, {} is", ends.source),
                     (false, Some(_)) => bail!(IsDirectory, "{id} is a directory, {} is not", ends.source),
@@ -219,6 +223,7 @@ impl Machine {
     }
 
     pub(crate) fn redirect(&mut self, parent: InodeId, name: &[u8], inode: InodeId) {
+        self.preserve_name(parent, name);
         let is_there = self.entries.redirect(parent, name, inode);
         assert!(is_there, "{parent} has no entry {}: {inode} would lose its name", dir::show(name));
     }

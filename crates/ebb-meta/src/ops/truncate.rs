@@ -19,7 +19,7 @@ use ebb_wire::pb::meta_op;
 
 use crate::inode::{FILE_SIZE_MAX, FileBody, Inode};
 use crate::machine::{Call, Machine};
-use crate::map::Metablock;
+use crate::map::{Frozen, Metablock};
 use crate::permission::{self, WRITE};
 
 impl Machine {
@@ -44,8 +44,9 @@ impl Machine {
             );
         }
         let metablock_size = self.datasets.settings(inode.dataset).metablock_size;
-        check_committed(&op.committed, id, inode, file, metablock_size)?;
-        check_trim(op, id, inode, file, size, metablock_size)
+        let place = Place { id, inode, metablock_size, frozen_below: self.frozen_below(id, inode) };
+        check_committed(&op.committed, place, file)?;
+        check_trim(op, place, file, size)
     }
 
     /// Sets a size that has passed [`Self::check_size`].
@@ -54,6 +55,7 @@ impl Machine {
         let dataset = inode.dataset;
         let metablock_size = self.datasets.settings(dataset).metablock_size;
         let (index, edge) = (size / metablock_size, size % metablock_size);
+        let frozen_below = self.inodes.get(&id).map_or_else(MetablockId::default, |inode| self.frozen_below(id, inode));
         let inode = self.edit(id);
         let Some(file) = inode.file_mut() else { return };
         let held = file.holder.is_some();
@@ -61,7 +63,13 @@ impl Machine {
         // Ordering: after `merge`, which may raise lengths that the cut reduces.
         let gone = file.map.remove_where(|block| block.index > index || (block.index == index && edge == 0));
         if let Some(block) = file.map.at_index(index).map(|block| block.id) {
-            file.map.update(block, |block| block.length = block.length.min(edge));
+            file.map.update(block, |block| {
+                // What its members have is longer from now on, and the rule does not say how long.
+                if block.frozen.is_none() && block.is_frozen(frozen_below) && edge < block.length {
+                    block.frozen = Some(Frozen { raid_set: None, slot: 0, length: block.length });
+                }
+                block.length = block.length.min(edge);
+            });
         }
         let beyond = file.map.starting_at(index + u64::from(edge > 0));
         assert!(beyond.is_empty(), "{id} is cut to {size} bytes and keeps a metablock behind its end");
@@ -98,14 +106,20 @@ fn check_lease(call: &Call<'_>, op: &meta_op::SetAttr, id: InodeId, inode: &Inod
     }
 }
 
+/// A file that a holder tells of, and what bounds it.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) id: InodeId,
+    pub(super) inode: &'a Inode,
+    /// In bytes.
+    pub(super) metablock_size: u64,
+    /// Snapshots have metablocks with lower ids.
+    pub(super) frozen_below: MetablockId,
+}
+
 /// Checks the metablocks that a holder names: they are the file's, and within their size and the file's epoch.
-pub(super) fn check_committed(
-    committed: &[pb::CommitMetablock],
-    id: InodeId,
-    inode: &Inode,
-    file: &FileBody,
-    metablock_size: u64,
-) -> Result<()> {
+pub(super) fn check_committed(committed: &[pb::CommitMetablock], place: Place<'_>, file: &FileBody) -> Result<()> {
+    let Place { id, inode, metablock_size, frozen_below } = place;
     for entry in committed {
         let block = MetablockId::new(entry.id);
         if file.map.get(block).is_none() {
@@ -115,7 +129,7 @@ pub(super) fn check_committed(
             bail!(Invalid, "{block} of {id}: {} bytes are more than a metablock of {metablock_size}", entry.length);
         }
         let is_frozen = file.map.get(block).is_some_and(|found| {
-            found.frozen.is_some() && (version(entry.version), entry.length) != (found.version, found.length)
+            found.is_frozen(frozen_below) && (version(entry.version), entry.length) != (found.version, found.length)
         });
         // I-63: what is written goes to an heir.
         if is_frozen {
@@ -146,17 +160,11 @@ pub(super) fn merge(file: &mut FileBody, committed: &[pb::CommitMetablock], now_
 }
 
 /// A cut inside the bytes of a metablock needs a trim. A trim needs such a metablock, and a version above its last.
-fn check_trim(
-    op: &meta_op::SetAttr,
-    id: InodeId,
-    inode: &Inode,
-    file: &FileBody,
-    size: u64,
-    metablock_size: u64,
-) -> Result<()> {
+fn check_trim(op: &meta_op::SetAttr, place: Place<'_>, file: &FileBody, size: u64) -> Result<()> {
+    let Place { id, inode, metablock_size, frozen_below } = place;
     let (index, edge) = (size / metablock_size, size % metablock_size);
     // A cut inside what is frozen is recorded, and not carried out.
-    let block = file.map.at_index(index).filter(|block| edge != 0 && block.frozen.is_none());
+    let block = file.map.at_index(index).filter(|block| edge != 0 && !block.is_frozen(frozen_below));
     let reported = op.committed.iter().rfind(|entry| block.is_some_and(|block| entry.id == block.id.raw()));
     let Some(trim) = &op.trim else {
         let recorded = block.filter(|_| size < inode.size).map_or(0, |block| block.length);

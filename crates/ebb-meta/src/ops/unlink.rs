@@ -37,6 +37,7 @@ impl Machine {
         let Some(body) = inode.directory() else {
             bail!(NotDirectory, "{} is not a directory", dir::show(&op.name));
         };
+        self.check_has_no_snapshots(id)?;
         if body.count != 0 {
             if !op.whole {
                 bail!(NotEmpty, "{} has {} entries", dir::show(&op.name), body.count);

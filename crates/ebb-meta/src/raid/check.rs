@@ -12,7 +12,8 @@ impl Machine {
         for (id, set) in self.raid.iter() {
             self.check_raid_set(id, set, broken);
         }
-        for (inode, file) in self.inodes.iter().filter_map(|(id, inode)| Some((id, inode.file()?))) {
+        for (inode, record) in &self.inodes {
+            let Some(file) = record.file() else { continue };
             for block in file.map.iter() {
                 let Some(frozen) = block.frozen else { continue };
                 if block.length > frozen.length || block.version == Version::ZERO {
@@ -25,7 +26,7 @@ impl Machine {
                 }
             }
             for heir in &file.heirs {
-                let is_frozen = file.map.get(heir.of).is_some_and(|block| block.frozen.is_some());
+                let is_frozen = file.map.get(heir.of).is_some_and(|block| self.is_frozen(*inode, record, block));
                 let is_known = self.replicas.owner_of(heir.id) == Some(Owner::Heir(*inode));
                 if file.holder.is_none() || !is_frozen || !is_known {
                     broken.push(format!("{inode}: {} is an heir of nothing, or of nobody's", heir.id));
@@ -72,7 +73,7 @@ impl Machine {
         }
     }
 
-    /// Members that are in no file's map: rows, ballast, heirs, and copies that leave.
+    /// Members that are in no file's map: rows, ballast, heirs, copies that leave, and what snapshots alone have.
     pub(crate) fn members_beside_maps(&self) -> (usize, usize) {
         let mut counts = (0, 0);
         for (_, set) in self.raid.iter() {
@@ -89,6 +90,10 @@ impl Machine {
         for file in self.inodes.values().filter_map(|inode| inode.file()) {
             counts.0 += file.heirs.len();
             counts.1 += file.heirs.iter().map(|heir| heir.members.len()).sum::<usize>();
+        }
+        for (_, kept) in self.snapshots.kept.iter() {
+            counts.0 += 1;
+            counts.1 += kept.block.members.len();
         }
         counts
     }

@@ -10,7 +10,8 @@ use crate::outcome::{Effect, Reply};
 use crate::replicas::Owner;
 
 impl Machine {
-    /// A file has lost this metablock: its replicas are to be deleted, or are ballast of its RAID set from now on.
+    /// A file has lost this metablock: a snapshot has it alone from now on, or it is ballast of its RAID set, or its replicas are
+    /// to be deleted.
     pub(crate) fn lose_metablock(
         &mut self,
         call: &mut Call<'_>,
@@ -18,14 +19,21 @@ impl Machine {
         dataset: DatasetId,
         block: &Metablock,
     ) {
+        if let Some(number) = self.snapshots.newest_with(dataset, block.id) {
+            return self.keep_metablock(call, (inode, dataset), number, block);
+        }
         match block.frozen.and_then(|frozen| frozen.raid_set) {
-            Some(id) => self.kill_slot(call, id, (inode, dataset), block),
+            Some(id) => {
+                let (metablock, old) = (block.id, block.members.to_vec());
+                call.effects.push(Effect::SetChanged { inode, dataset, metablock, old, new: Vec::new() });
+                self.kill_slot(call, id, block);
+            }
             None => self.free_metablock(call, (inode, dataset), block.id, &block.members, block.left_out()),
         }
     }
 
     /// I-69: the other slots cannot be decoded without it, so its bytes stay.
-    fn kill_slot(&mut self, call: &mut Call<'_>, id: RaidSetId, of: (InodeId, DatasetId), block: &Metablock) {
+    pub(crate) fn kill_slot(&mut self, call: &mut Call<'_>, id: RaidSetId, block: &Metablock) {
         let Some(set) = self.raid.get_mut(id) else {
             unreachable!("{} is in {id}, which is not recorded", block.id);
         };
@@ -39,9 +47,6 @@ impl Machine {
         slot.owner = SlotOwner::Ballast(members);
         let is_over = set.slots.iter().all(Slot::is_dead);
         self.replicas.give(block.id, Owner::RaidSet(id));
-        let (inode, dataset) = of;
-        let old = block.members.to_vec();
-        call.effects.push(Effect::SetChanged { inode, dataset, metablock, old, new: Vec::new() });
         call.effects.push(Effect::BesideChanged { metablock, old: Vec::new(), new });
         self.raise(call, id);
         if is_over {
@@ -95,8 +100,10 @@ impl Machine {
         let id = RaidSetId::new(op.raid_set);
         let set = self.check_raid_generation(id, op.generation)?;
         for slot in &set.slots {
-            let SlotOwner::File(inode) = slot.owner else { continue };
-            let (has, wanted) = (self.slot_members(slot).len(), self.wanted_copies(inode));
+            if slot.is_dead() {
+                continue;
+            }
+            let (has, wanted) = (self.slot_members(slot).len(), self.wanted_in(set.dataset));
             // I-64: what it stands for has to be there without it.
             if has < wanted {
                 bail!(Busy, "{id} cannot end: {} has {has} of {wanted} copies", slot.metablock);

@@ -34,7 +34,7 @@ impl Machine {
         match self.replicas.owner_of(id)? {
             Owner::RaidSet(set) => Some(set),
             Owner::Heir(_) => None,
-            Owner::File(_) => self.metablock(id)?.frozen?.raid_set,
+            Owner::File(_) | Owner::Kept(_) => self.metablock(id)?.frozen?.raid_set,
         }
     }
 
@@ -58,11 +58,11 @@ impl Machine {
 
     /// Number of copies that a metablock of a file is to have: as many as its dataset wants, or as its RAID set keeps.
     #[must_use]
-    pub fn copies_of(&self, inode: InodeId, record: &pb::Metablock) -> u32 {
+    pub fn copies_of(&self, dataset: &pb::Dataset, record: &pb::Metablock) -> u32 {
         let raid_set = record.frozen.map(|frozen| RaidSetId::new(frozen.raid_set));
         match raid_set.and_then(|id| self.raid.get(id)) {
             Some(set) => set.code.copies,
-            None => u32::try_from(self.wanted_copies(inode)).unwrap_or(u32::MAX),
+            None => dataset.replicas.max(1),
         }
     }
 
@@ -144,20 +144,21 @@ impl Machine {
         Ok(())
     }
 
-    /// Every metablock of a loaded file that says it is in a RAID set is in the slot that it says. The other direction is
+    /// Every metablock of a loaded file or snapshot that says it is in a RAID set is in the slot that it says. The other direction is
     /// checked with each RAID set.
     pub(crate) fn check_slots(&self) -> Result<()> {
-        for (inode, file) in self.inodes.iter().filter_map(|(id, inode)| Some((id, inode.file()?))) {
-            for block in file.map.iter() {
-                let Some(frozen) = block.frozen else { continue };
-                let Some(id) = frozen.raid_set else { continue };
-                let slot = self.raid.get(id).and_then(|set| set.slots.get(frozen.slot as usize));
-                let has_it = slot.is_some_and(|slot| {
-                    (slot.metablock, slot.version, slot.length) == (block.id, block.version, frozen.length)
-                });
-                if !has_it {
-                    bail!(Corrupt, "{} of {inode} is not in slot {} of {id}", block.id, frozen.slot);
-                }
+        let files = self.inodes.iter().filter_map(|(id, inode)| Some((*id, inode.file()?)));
+        let live = files.flat_map(|(id, file)| file.map.iter().map(move |block| (id, block)));
+        let kept = self.snapshots.kept.iter().map(|(_, kept)| (kept.inode, &kept.block));
+        for (inode, block) in live.chain(kept) {
+            let Some(frozen) = block.frozen else { continue };
+            let Some(id) = frozen.raid_set else { continue };
+            let slot = self.raid.get(id).and_then(|set| set.slots.get(frozen.slot as usize));
+            let has_it = slot.is_some_and(|slot| {
+                (slot.metablock, slot.version, slot.length) == (block.id, block.version, frozen.length)
+            });
+            if !has_it {
+                bail!(Corrupt, "{} of {inode} is not in slot {} of {id}", block.id, frozen.slot);
             }
         }
         Ok(())

@@ -129,6 +129,9 @@ impl Machine {
         dissolved: &BTreeMap<RaidSetId, u64>,
     ) -> Result<()> {
         let (inode_id, metablock) = (InodeId::new(slot.inode), MetablockId::new(slot.metablock));
+        if self.is_kept(metablock) {
+            return self.check_kept_slot(id, dataset, slot, dissolved);
+        }
         let inode = self.inode(inode_id)?;
         let Some((file, block)) = inode.file().and_then(|file| Some((file, file.map.get(metablock)?))) else {
             bail!(NotFound, "{id}: {metablock} is not a metablock of {inode_id}");
@@ -169,6 +172,30 @@ impl Machine {
         Ok(())
     }
 
+    /// The same of a metablock that snapshots alone have: nobody writes it.
+    fn check_kept_slot(
+        &self,
+        id: RaidSetId,
+        dataset: DatasetId,
+        slot: &pb::RaidSlot,
+        dissolved: &BTreeMap<RaidSetId, u64>,
+    ) -> Result<()> {
+        let metablock = MetablockId::new(slot.metablock);
+        let Some(kept) = self.kept(metablock) else { bail!(NotFound, "{id}: nobody has {metablock}") };
+        let (block, length) = (&kept.block, kept.block.stored_length());
+        if kept.dataset != dataset || kept.inode.raw() != slot.inode {
+            bail!(Invalid, "{id}: {metablock} was {}'s in {}", kept.inode, kept.dataset);
+        }
+        // I-62
+        if (block.version, length) != (version(slot.version), slot.length) {
+            bail!(SetChanged, "{id}: {metablock} is at {} with {length} bytes", block.version);
+        }
+        match block.frozen.and_then(|frozen| frozen.raid_set) {
+            Some(old) if !dissolved.contains_key(&old) => bail!(Busy, "{id}: {metablock} is in {old}"),
+            _ => Ok(()),
+        }
+    }
+
     fn seal(&mut self, call: &mut Call<'_>, set: &pb::RaidSet, leaving: &BTreeMap<MetablockId, Vec<pb::Member>>) {
         let (id, dataset) = (RaidSetId::new(set.id), DatasetId::new(set.dataset));
         let code = code_of(set).expect("it was checked");
@@ -190,7 +217,9 @@ impl Machine {
                 owner: SlotOwner::File(inode),
                 leaving: leaving.get(&metablock).cloned().unwrap_or_default(),
             });
-            call.changed(inode);
+            if self.replicas.owner(metablock) == Some(inode) {
+                call.changed(inode);
+            }
         }
         let mut rows = Vec::with_capacity(set.rows.len());
         for row in &set.rows {

@@ -75,7 +75,7 @@ impl Machine {
         seats
     }
 
-    /// I-65, I-74: refuses members of which one failure would take more than the code bears.
+    /// I-65, I-77: refuses members of which one failure would take more than the code bears.
     pub(crate) fn check_seats(&self, id: RaidSetId, code: RaidCode, seats: &Seats) -> Result<()> {
         let nodes = seats.nodes();
         if code.domain == Domain::Volume && nodes.len() > 1 {

@@ -90,7 +90,7 @@ impl Machine {
             bail!(NotFound, "{heir} is no heir of {frozen}");
         };
         let Some(old) = file.map.get(frozen).cloned() else { bail!(NotFound, "{frozen} is not a metablock of {id}") };
-        if old.frozen.is_none() {
+        if !self.is_frozen(id, inode, &old) {
             bail!(Invalid, "{frozen} is not frozen");
         }
         // I-63: the heir goes on from exactly what the frozen one shows. Bytes behind a cut would be read again when the file

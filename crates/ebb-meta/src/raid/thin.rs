@@ -9,6 +9,7 @@ use super::{Slot, SlotOwner};
 use crate::machine::{Call, Machine};
 use crate::ops::grant::check_members;
 use crate::outcome::{Effect, Reply};
+use crate::replicas::Owner;
 
 impl Machine {
     /// Records the members that stay of each slot. The others leave.
@@ -143,9 +144,10 @@ impl Machine {
         new: Vec<pb::Member>,
     ) {
         let metablock = slot.metablock;
-        call.effects.push(match slot.owner {
-            SlotOwner::File(inode) => Effect::SetChanged { inode, dataset, metablock, old, new },
-            SlotOwner::Ballast(_) => Effect::BesideChanged { metablock, old, new },
+        call.effects.push(match self.replicas.owner_of(metablock) {
+            Some(Owner::File(inode)) => Effect::SetChanged { inode, dataset, metablock, old, new },
+            Some(Owner::Kept(_)) => Effect::KeptChanged { dataset, metablock, old, new },
+            _ => Effect::BesideChanged { metablock, old, new },
         });
     }
 

@@ -18,7 +18,7 @@ fn make(world: &mut World, dataset: pb::Dataset) -> Result<pb::Dataset, E> {
 }
 
 fn paths(world: &World) -> Vec<String> {
-    let reply = world.ask(Op::ListDatasets(meta_op::ListDatasets {})).unwrap();
+    let reply = world.ask(Op::ListDatasets(meta_op::ListDatasets::default())).unwrap();
     reply.datasets.into_iter().map(|dataset| dataset.path).collect()
 }
 
@@ -210,7 +210,7 @@ fn committed_bytes_are_counted_for_the_dataset() {
     let metablocks = vec![super::harness::committed(block, 1, 1, 5000)];
     world.commit(pb::CommitFile { inode, epoch: 1, size: 5000, metablocks, ..Default::default() }).unwrap();
     assert_eq!(world.machine.dataset_usage(made.id), (2, 5000));
-    let listed = world.ask(Op::ListDatasets(meta_op::ListDatasets {})).unwrap().datasets;
+    let listed = world.ask(Op::ListDatasets(meta_op::ListDatasets::default())).unwrap().datasets;
     let shown = listed.iter().find(|dataset| dataset.id == made.id).unwrap();
     assert_eq!((shown.used_inodes, shown.used_bytes), (2, 5000));
     world.unlink(made.root_inode, "f").unwrap();

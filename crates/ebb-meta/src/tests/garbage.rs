@@ -233,7 +233,8 @@ impl Dice<'_> {
     fn namespace_op(&mut self) -> Op {
         let (parent, name, inode) = (self.directory(), self.name(), self.inode());
         let (mode, umask) = (self.mode(), 0o022);
-        match self.below(16) {
+        match self.below(18) {
+            16 | 17 => self.snapshot_op(),
             0..=2 => {
                 let (exclusive, no_grant) = (self.one_in(2), self.one_in(3));
                 let (unnamed, linkable) = (self.one_in(4), self.one_in(2));
@@ -270,6 +271,42 @@ impl Dice<'_> {
                 Op::CreateDataset(meta_op::CreateDataset { dataset: Some(dataset), ..Default::default() })
             }
         }
+    }
+
+    fn snapshot(&mut self) -> pb::Snapshot {
+        let all: Vec<pb::Snapshot> = self.machine.snapshots().collect();
+        let at = self.below(all.len().max(1) as u64) as usize;
+        match all.into_iter().nth(at) {
+            Some(snapshot) if !self.one_in(10) => snapshot,
+            _ => pb::Snapshot { number: self.number(4), dataset: self.below(3), ..Default::default() },
+        }
+    }
+
+    fn snapshot_op(&mut self) -> Op {
+        let pb::Snapshot { number: snapshot, dataset, .. } = self.snapshot();
+        match self.below(5) {
+            0..=2 => {
+                let dataset = if self.one_in(3) { self.below(3) } else { 0 };
+                Op::TakeSnapshot(meta_op::TakeSnapshot { dataset, name: self.name() })
+            }
+            3 => Op::RemoveSnapshot(meta_op::RemoveSnapshot { dataset, snapshot }),
+            _ => Op::RenameSnapshot(meta_op::RenameSnapshot { dataset, snapshot, name: self.name() }),
+        }
+    }
+
+    /// The master's work on what snapshots keep.
+    fn upkeep_of_snapshots(&mut self) -> Change {
+        if self.one_in(2) {
+            return Change::PruneSnapshot(pb::PruneSnapshot {
+                snapshot: self.snapshot().number,
+                max: self.below(4) as u32,
+            });
+        }
+        let kept: Vec<pb::Metablock> = self.machine.kept_metablocks().map(|(_, block)| block).collect();
+        let at = self.below(kept.len().max(1) as u64) as usize;
+        let block = kept.into_iter().nth(at).unwrap_or_else(|| self.block(1));
+        let (metablock, generation, version) = (block.id, block.generation, block.version);
+        Change::ChangeKept(pb::ChangeKept { metablock, generation, version, members: self.members() })
     }
 
     /// A change of a file by the session that mostly holds it.
@@ -320,7 +357,10 @@ impl Dice<'_> {
 
     /// What a recovery found: the committed metablocks, stamped, and sometimes not quite.
     fn found(&mut self, inode: u64, epoch: u64) -> Vec<pb::Metablock> {
-        let mut blocks = self.machine.metablocks(InodeId::new(inode)).unwrap_or_default();
+        let mut blocks = self.machine.shown_metablocks(InodeId::new(inode)).unwrap_or_default();
+        if !self.one_in(10) {
+            blocks.retain(|block| block.frozen.is_none());
+        }
         for block in &mut blocks {
             if self.one_in(3) {
                 block.members = self.members();
@@ -338,7 +378,8 @@ impl Dice<'_> {
     }
 
     fn change(&mut self, now: i64) -> Change {
-        match self.below(96) {
+        match self.below(100) {
+            96..=99 => self.upkeep_of_snapshots(),
             0 => {
                 Change::OpenSession(pb::OpenSessionCommand { host: "h".into(), role: "r".into(), ..Default::default() })
             }
@@ -464,7 +505,7 @@ fn queries(machine: &Machine, throws: Throws) {
         Op::GetMap(meta_op::GetMap { inode, first_index: cookie, limit }),
         Op::Resolve(meta_op::Resolve { path: dice.text(), follow_last: true, access: dice.below(9) as u32 }),
         Op::TestLock(meta_op::TestLock { inode, lock: Some(dice.lock()) }),
-        Op::ListDatasets(meta_op::ListDatasets {}),
+        Op::ListDatasets(meta_op::ListDatasets::default()),
         Op::Summarize(meta_op::Summarize { inode, from: vec![pb::SummaryPlace { inode: dice.inode(), cookie }] }),
         Op::Summarize(meta_op::Summarize { inode, from: Vec::new() }),
     ] {

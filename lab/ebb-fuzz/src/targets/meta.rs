@@ -353,7 +353,7 @@ pub(super) fn requests() -> Vec<pb::MetaRequest> {
         Op::GetMap(meta_op::GetMap { inode: FILE, first_index: 0, limit: 100 }),
         Op::Resolve(meta_op::Resolve { path: b"/s".to_vec(), follow_last: true, access: 0 }),
         Op::TestLock(meta_op::TestLock { inode: FILE, lock: Some(lock) }),
-        Op::ListDatasets(meta_op::ListDatasets {}),
+        Op::ListDatasets(meta_op::ListDatasets::default()),
     ];
     ops.into_iter().map(|op| request(7, op)).collect()
 }

@@ -55,7 +55,7 @@ impl Scene {
             .meta(&root, Op::CreateDataset(CreateDataset { dataset: Some(dataset), ..Default::default() }))
             .await
             .unwrap();
-        let listed = client.meta(&root, Op::ListDatasets(pb::meta_op::ListDatasets {})).await.unwrap().datasets;
+        let listed = client.meta(&root, Op::ListDatasets(pb::meta_op::ListDatasets::default())).await.unwrap().datasets;
         let dataset = listed.iter().find(|dataset| dataset.path == "/full").unwrap().id;
         let (dice, files) = (Dice::new(seed, "departures"), BTreeMap::new());
         Self { cluster, client, dice, directory, dataset, files, drained: None, made: 0, history: Vec::new() }

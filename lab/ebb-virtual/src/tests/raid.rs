@@ -4,6 +4,7 @@ mod encode;
 mod on_lsns;
 mod on_volumes;
 mod repack;
+mod snapshots;
 mod soon;
 mod swarm;
 mod thaw;

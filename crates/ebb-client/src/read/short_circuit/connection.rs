@@ -168,7 +168,7 @@ impl Connection {
         let cell = self.cell(&shared.runtime, key)?;
         let opened = cell.get_or_init(|| self.open_replica(places, key, wanted.min_version)).await;
         match opened {
-            Some(replica) if replica.version >= wanted.min_version && self.is_valid(replica) => Some(replica.clone()),
+            Some(replica) if wanted.accepts(replica.version) && self.is_valid(replica) => Some(replica.clone()),
             _ => {
                 self.shut_cell(&shared.runtime, key, &cell);
                 None

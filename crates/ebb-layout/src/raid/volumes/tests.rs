@@ -53,7 +53,7 @@ fn choose(view: &View, code: RaidCode, candidates: &[Candidate], old: &[OldSet])
 }
 
 proptest! {
-    /// Goal: I-74. Method: any LSNs, codes and shared disks. All members of a RAID set are on one node, no two on one disk, and a slot
+    /// Goal: I-77. Method: any LSNs, codes and shared disks. All members of a RAID set are on one node, no two on one disk, and a slot
     /// keeps the copy that it had there. With disks for a full RAID set, and one of them lost, nothing is left.
     #[test]
     fn members_share_their_node_and_no_disk(

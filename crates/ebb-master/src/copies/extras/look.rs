@@ -88,7 +88,7 @@ fn to_step(machine: &Machine, choice: Choice) -> Option<Step> {
         Choice::TakeBack { metablock, extra, reason } => (metablock, Kind::TakeBack { extra }, reason),
         Choice::Make { metablock } => (metablock, Kind::Extra, Reason::Popular),
     };
-    let task = Task::of(machine, metablock)?;
+    let task = Task::of(machine, metablock).filter(|task| !task.is_kept)?;
     let attr = machine.attr(task.inode).ok()?;
     let is_whole = !attr.size_unknown && task.record.min_version() != Version::ZERO;
     let may_begin = kind != Kind::Extra || is_whole && !task.is_thinning(machine);

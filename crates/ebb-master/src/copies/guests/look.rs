@@ -85,7 +85,7 @@ fn find(view: &ClusterView<'_>, machine: &Machine, home: NodeId, metablock: Meta
     let task = Task::find(machine, metablock)?;
     let guest = *task.record.members.iter().find(|member| member.is_guest() && member.home_id() == home)?;
     // A recovery makes the set equal first, and a metablock has one copy in progress at a time.
-    let is_free = !machine.attr(task.inode).ok()?.size_unknown && !view.soft.work.copies.contains_key(&metablock);
+    let is_free = !task.is_in_recovery(machine)? && !view.soft.work.copies.contains_key(&metablock);
     is_free.then_some((task, guest))
 }
 

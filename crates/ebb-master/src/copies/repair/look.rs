@@ -164,13 +164,13 @@ pub(crate) struct Found {
 pub(crate) fn look_at_set(view: &ClusterView<'_>, metablock: MetablockId) -> Found {
     let settled = |copies| Found { copies, look: Look::Settled };
     let Some(task) = Task::find(view.machine, metablock) else { return settled(None) };
-    let Ok(attr) = view.machine.attr(task.inode) else { return settled(None) };
-    let set = view.set(metablock, &task.record, attr.replicas);
+    let Some(is_in_recovery) = task.is_in_recovery(view.machine) else { return settled(None) };
+    let set = view.set(metablock, &task.record, task.dataset.replicas);
     let copies = Some(readable(&set));
     let Some(repair) = choose_repair(&set) else { return settled(copies) };
     let later = |obstacle| Found { copies, look: Look::Later(Reason::TooFew, obstacle) };
     // A recovery makes the set equal first. A set without writes has nothing to copy, and its holder takes care of it.
-    if attr.size_unknown {
+    if is_in_recovery {
         return later(Obstacle::Recovering);
     }
     // On a node that is to be emptied the holder does not take care of it. It may not write for as long as its file is open.

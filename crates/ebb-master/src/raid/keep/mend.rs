@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ebb_types::{Epoch, HostName, InodeId, MetablockId, Result, Version, bail};
+use ebb_types::{DatasetId, Epoch, HostName, InodeId, MetablockId, Result, Version, bail};
 use ebb_wire::{convert, pb};
 use pb::command::Command as Op;
 
@@ -148,7 +148,9 @@ pub(super) async fn return_copy(shared: &Arc<Shared>, set: &pb::RaidSet, metablo
             let Some(source) = slot.members.iter().find(is_good) else {
                 bail!(Unavailable, "no copy of {metablock} can be read now");
             };
-            let dataset = shared.group.machine().dataset_of(InodeId::new(slot.inode))?;
+            // Not by the file: it may be gone, and snapshots have the metablock.
+            let dataset = shared.group.machine().dataset(DatasetId::new(set.dataset)).cloned();
+            let Some(dataset) = dataset else { bail!(NotFound, "rs{} is in no dataset any more", set.id) };
             let fresh = Need::fresh(InodeId::new(slot.inode), dataset, 0, HostName::default(), slot.length);
             let need = Need { present: slot.members.clone(), replicas: slot.members.len() + 1, ..fresh };
             let version = convert::version(slot.version);

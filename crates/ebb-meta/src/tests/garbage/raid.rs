@@ -131,7 +131,7 @@ impl Dice<'_> {
 
 /// The properties of this module say nothing about commands that are always refused.
 #[test]
-fn commands_of_every_kind_about_raid_sets_are_carried_out() {
+fn commands_of_every_kind_about_raid_sets_and_snapshots_are_carried_out() {
     let mut seed = 1u64;
     let mut next = || {
         // Knuth's constants; any sequence would do.
@@ -139,7 +139,7 @@ fn commands_of_every_kind_about_raid_sets_are_carried_out() {
         (seed >> 40) as u16
     };
     let mut done = std::collections::BTreeMap::<&str, u32>::new();
-    for _ in 0..600 {
+    for _ in 0..1500 {
         let mut machine = super::started();
         for now in 0..400 {
             let throws = std::array::from_fn(|_| next());
@@ -152,7 +152,7 @@ fn commands_of_every_kind_about_raid_sets_are_carried_out() {
         }
     }
     println!("{done:?}");
-    for kind in ["ids", "seal", "repack", "thin", "drop", "move", "dissolve", "swap"] {
+    for kind in ["ids", "seal", "repack", "thin", "drop", "move", "dissolve", "swap", "take", "end", "prune", "kept"] {
         assert!(done.contains_key(kind), "no {kind} was carried out: {done:?}");
     }
 }
@@ -168,8 +168,15 @@ fn kind_of(command: &pb::Command) -> &'static str {
         Change::DissolveSet(_) => "dissolve",
         Change::Client(client) => {
             let op = client.request.as_ref().and_then(|request| request.op.as_ref()?.op.as_ref());
-            if matches!(op, Some(Op::Swap(_))) { "swap" } else { "other" }
+            match op {
+                Some(Op::Swap(_)) => "swap",
+                Some(Op::TakeSnapshot(_)) => "take",
+                Some(Op::RemoveSnapshot(_)) => "end",
+                _ => "other",
+            }
         }
+        Change::PruneSnapshot(_) => "prune",
+        Change::ChangeKept(_) => "kept",
         _ => "other",
     }
 }

@@ -21,7 +21,7 @@ fn options(lsn_volumes: usize) -> PowerOptions {
     PowerOptions { sites: Site::sub_racks(sizes), ..PowerOptions::new(1, PolicyKind::AlwaysOn, INTERVAL) }
 }
 
-/// I-74: all members on one node, each on a volume of its own.
+/// I-77: all members on one node, each on a volume of its own.
 fn is_inside(set: &pb::RaidSet) -> bool {
     let nodes: BTreeSet<u64> = nodes_of(set).into_iter().collect();
     nodes.len() == 1 && volumes_of(set).len() == set.slots.len() + set.rows.len()
