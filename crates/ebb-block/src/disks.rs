@@ -12,7 +12,7 @@ const TIMED_ENOUGH: u32 = 8;
 pub(crate) fn time_idle(node: &Node) {
     for volume in node.volumes.iter() {
         if volume.commit_latency().is_none_or(|(_, count)| count < TIMED_ENOUGH) {
-            begin(node, volume);
+            try_disk(node, volume);
         }
     }
 }
@@ -21,12 +21,12 @@ pub(crate) fn time_idle(node: &Node) {
 /// what it has would not be made again elsewhere.
 pub(crate) fn try_after(node: &Node, volume: &Volume, error: &Error) {
     if error.kind() == ErrorKind::Io {
-        begin(node, volume);
+        try_disk(node, volume);
     }
 }
 
 /// A task of its own, because a slow disk must not delay the caller. One at a time: the next heartbeat or read tries again.
-fn begin(node: &Node, volume: &Volume) {
+fn try_disk(node: &Node, volume: &Volume) {
     if volume.poisoned().is_none()
         && let Ok(place) = node.timing.clone().try_acquire_owned()
     {

@@ -226,7 +226,7 @@ fn planned(args: &LsnArgs, measured: &Measured, runner: &Runs, seeds: &[u64]) ->
     let rate = nodes.disk_write_mb.or(nodes.disk_read_mb).map(|mb| mb * 1e6);
     let described = describe(measured, &args.one_cluster()?, rate)?;
     let percent = args.wish.within.unwrap_or(WITHIN);
-    let mut answer = advice(args, percent, (&described.cluster, &[described.app.clone()]), runner, seeds)?;
+    let mut answer = advice(args, percent, (&described.cluster, std::slice::from_ref(&described.app)), runner, seeds)?;
     answer.notes.splice(0..0, show::measured(measured, &described));
     answer.json["measured"] = json!({
         "seconds": measured.seconds, "read_bytes": described.read_bytes, "written_bytes": described.written_bytes,
