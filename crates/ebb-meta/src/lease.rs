@@ -21,12 +21,7 @@ impl Machine {
             Some(_) => {}
             None => self.give_lease(call, id, session),
         }
-        let inode = self.inode(id)?;
-        let blocks = inode.file().into_iter().flat_map(|file| file.map.iter());
-        Ok(Reply::Lease {
-            attr: self.attr_of(id, inode),
-            metablocks: blocks.take(METABLOCKS_PER_REPLY).map(|block| self.shown(id, inode, block)).collect(),
-        })
+        Ok(Reply::Lease { attr: self.attr(id)?, metablocks: self.metablocks_at(id, 0, METABLOCKS_PER_REPLY)? })
     }
 
     /// Grants the write lease of a file without a holder, under a new epoch. Its extra copies end before anything is

@@ -127,8 +127,7 @@ impl Machine {
             let inode = self.inode_at(inode_id)?;
             let mut metablocks = Vec::new();
             if op.map && inode.file().is_some() {
-                metablocks = self.metablocks_at(inode_id, 0)?;
-                metablocks.truncate(METABLOCKS_PER_REPLY);
+                metablocks = self.metablocks_at(inode_id, 0, METABLOCKS_PER_REPLY)?;
             }
             let entry = pb::DirEntry {
                 name: name.to_vec(),
@@ -174,7 +173,8 @@ impl Machine {
             bail!(Invalid, "{id} is not a regular file: it has no map");
         }
         let limit = if op.limit == 0 { METABLOCKS_PER_REPLY } else { (op.limit as usize).min(METABLOCKS_PER_REPLY) };
-        let mut metablocks = self.metablocks_at(id, op.first_index)?;
+        // One more than is asked for tells whether there are more.
+        let mut metablocks = self.metablocks_at(id, op.first_index, limit + 1)?;
         let end = metablocks.len() <= limit;
         metablocks.truncate(limit);
         Ok(pb::MetaReply { metablocks, end, ..self.attr_reply(id)? })

@@ -61,7 +61,7 @@ impl Machine {
         op: &pb::FinishRecovery,
         found: &BTreeMap<MetablockId, &pb::Metablock>,
     ) {
-        let frozen_below = self.inodes.get(&id).map_or_else(MetablockId::default, |inode| self.frozen_below(id, inode));
+        let frozen_below = self.frozen_below_of(id);
         let inode = self.edit(id);
         let before = inode.size;
         inode.size = inode.size.max(op.size);

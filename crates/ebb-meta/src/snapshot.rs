@@ -99,6 +99,11 @@ impl Snapshots {
         self.all.iter().map(|(number, snapshot)| (*number, &**snapshot))
     }
 
+    /// How many there are, those that are being pruned among them.
+    pub(crate) fn count(&self) -> usize {
+        self.all.len()
+    }
+
     /// Those of a dataset that can be read, the newest first.
     pub(crate) fn living_of(&self, dataset: DatasetId) -> impl Iterator<Item = (SnapshotId, &Snapshot)> {
         self.older_than(dataset, SnapshotId::new(u64::MAX))
@@ -181,6 +186,11 @@ impl Machine {
             return self.snapshots.frozen_for(id);
         }
         self.newly_frozen_below(inode.dataset)
+    }
+
+    /// The same by its number; nothing is frozen of one that is gone.
+    pub(crate) fn frozen_below_of(&self, id: InodeId) -> MetablockId {
+        self.inodes.get(&id).map_or(MetablockId::default(), |inode| self.frozen_below(id, inode))
     }
 
     /// The same for a lease or a recovery that begins now.
@@ -280,8 +290,8 @@ impl Machine {
 
     fn check_room_for_snapshot(&self, dataset: DatasetId) -> Result<()> {
         let own = self.snapshots.iter().filter(|(_, snapshot)| snapshot.dataset == dataset).count();
-        if own >= SNAPSHOTS_PER_DATASET_MAX || self.snapshots.all.len() >= SNAPSHOTS_MAX {
-            let all = self.snapshots.all.len();
+        let all = self.snapshots.count();
+        if own >= SNAPSHOTS_PER_DATASET_MAX || all >= SNAPSHOTS_MAX {
             bail!(QuotaExceeded, "{own} snapshots of {dataset} and {all} in all are enough: remove some");
         }
         if self.next.inode.raw() >= INODES_END || self.next.snapshot.raw() >= NUMBER_MAX {

@@ -8,7 +8,6 @@ use ebb_types::{
 };
 use ebb_wire::pb;
 
-use crate::inode::Inode;
 use crate::machine::Machine;
 use crate::map::Metablock;
 use crate::outcome::Counts;
@@ -70,14 +69,14 @@ impl Machine {
     /// The same for messages to clients, also of a file in a snapshot. What snapshots have of a live one is frozen there, though its
     /// record need not say so.
     pub fn shown_metablocks(&self, inode: InodeId) -> Result<Vec<pb::Metablock>> {
-        self.metablocks_at(inode, 0)
+        self.metablocks_at(inode, 0, usize::MAX)
     }
 
-    /// A metablock for a message to clients, with its extra copies. What snapshots have is frozen, though its record need not say
-    /// so: a holder writes to an heir.
-    pub(crate) fn shown(&self, id: InodeId, inode: &Inode, block: &Metablock) -> pb::Metablock {
+    /// A metablock for a message to clients, with its extra copies. What snapshots have (`below`: see [`Machine::frozen_below`]) is
+    /// frozen, though its record need not say so: a holder writes to an heir.
+    pub(crate) fn shown(&self, id: InodeId, below: MetablockId, block: &Metablock) -> pb::Metablock {
         let record = self.record_of(id, block);
-        if record.frozen.is_none() && self.is_frozen(id, inode, block) {
+        if record.frozen.is_none() && block.is_frozen(below) {
             let frozen = pb::Frozen { raid_set: 0, slot: 0, length: block.length };
             return pb::Metablock { frozen: Some(frozen), ..record };
         }

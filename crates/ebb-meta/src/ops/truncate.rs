@@ -55,7 +55,7 @@ impl Machine {
         let dataset = inode.dataset;
         let metablock_size = self.datasets.settings(dataset).metablock_size;
         let (index, edge) = (size / metablock_size, size % metablock_size);
-        let frozen_below = self.inodes.get(&id).map_or_else(MetablockId::default, |inode| self.frozen_below(id, inode));
+        let frozen_below = self.frozen_below_of(id);
         let inode = self.edit(id);
         let Some(file) = inode.file_mut() else { return };
         let held = file.holder.is_some();

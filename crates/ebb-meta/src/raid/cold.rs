@@ -95,7 +95,7 @@ impl Machine {
                 directory: named.parent,
                 index: block.index,
                 version: block.version,
-                length: block.frozen.map_or(block.length, |frozen| frozen.length),
+                length: block.stored_length(),
                 committed_s: block.committed_s,
                 members: block.members.to_vec(),
                 is_frozen: block.frozen.is_some(),

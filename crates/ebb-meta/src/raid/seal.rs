@@ -8,7 +8,7 @@ use ebb_wire::pb;
 
 use super::{RaidSet, Row, Slot, SlotOwner};
 use crate::machine::{Call, Machine, take_id};
-use crate::map::Frozen;
+use crate::map::{Frozen, Metablock};
 use crate::outcome::{Effect, Reply};
 use crate::recovery::check_idle;
 use crate::replicas::Owner;
@@ -139,22 +139,9 @@ impl Machine {
         if inode.dataset != dataset {
             bail!(Invalid, "{id}: {inode_id} is in {}, not {dataset}", inode.dataset);
         }
-        let length = block.frozen.map_or(block.length, |frozen| frozen.length);
-        // I-62: rows of another version, or of another length, are the code of something else.
-        if (block.version, length) != (version(slot.version), slot.length) || block.version == Version::ZERO {
-            bail!(
-                SetChanged,
-                "{id}: {metablock} is at {} with {length} bytes, not {} with {}",
-                block.version,
-                version(slot.version),
-                slot.length
-            );
-        }
-        if let Some(frozen) = block.frozen {
-            return match frozen.raid_set {
-                Some(old) if !dissolved.contains_key(&old) => bail!(Busy, "{id}: {metablock} is in {old}"),
-                _ => Ok(()),
-            };
+        check_content(id, block, slot, dissolved)?;
+        if block.frozen.is_some() {
+            return Ok(());
         }
         // The file's epoch may have moved on: a version names one content.
         check_idle(inode_id, inode, inode.epoch)?;
@@ -182,18 +169,10 @@ impl Machine {
     ) -> Result<()> {
         let metablock = MetablockId::new(slot.metablock);
         let Some(kept) = self.kept(metablock) else { bail!(NotFound, "{id}: nobody has {metablock}") };
-        let (block, length) = (&kept.block, kept.block.stored_length());
         if kept.dataset != dataset || kept.inode.raw() != slot.inode {
             bail!(Invalid, "{id}: {metablock} was {}'s in {}", kept.inode, kept.dataset);
         }
-        // I-62
-        if (block.version, length) != (version(slot.version), slot.length) {
-            bail!(SetChanged, "{id}: {metablock} is at {} with {length} bytes", block.version);
-        }
-        match block.frozen.and_then(|frozen| frozen.raid_set) {
-            Some(old) if !dissolved.contains_key(&old) => bail!(Busy, "{id}: {metablock} is in {old}"),
-            _ => Ok(()),
-        }
+        check_content(id, &kept.block, slot, dissolved)
     }
 
     fn seal(&mut self, call: &mut Call<'_>, set: &pb::RaidSet, leaving: &BTreeMap<MetablockId, Vec<pb::Member>>) {
@@ -236,6 +215,31 @@ impl Machine {
         }
         assert!(self.raid.insert(id, RaidSet { dataset, code, generation: 1, slots, rows }), "{id} is sealed twice");
         call.effects.push(Effect::RaidSetChanged(id));
+    }
+}
+
+/// The metablock is what the rows were made of, and in no RAID set that goes on.
+fn check_content(
+    id: RaidSetId,
+    block: &Metablock,
+    slot: &pb::RaidSlot,
+    dissolved: &BTreeMap<RaidSetId, u64>,
+) -> Result<()> {
+    let length = block.stored_length();
+    // I-62: rows of another version, or of another length, are the code of something else.
+    if (block.version, length) != (version(slot.version), slot.length) || block.version == Version::ZERO {
+        bail!(
+            SetChanged,
+            "{id}: {} is at {} with {length} bytes, not {} with {}",
+            block.id,
+            block.version,
+            version(slot.version),
+            slot.length
+        );
+    }
+    match block.frozen.and_then(|frozen| frozen.raid_set) {
+        Some(old) if !dissolved.contains_key(&old) => bail!(Busy, "{id}: {} is in {old}", block.id),
+        _ => Ok(()),
     }
 }
 

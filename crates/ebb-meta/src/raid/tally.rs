@@ -37,7 +37,7 @@ impl Machine {
             let Some(file) = inode.file() else { continue };
             let (wanted, trimmed) = (self.wanted_copies(*id), file.trim.as_ref().map(|trim| trim.metablock));
             for block in file.map.iter().filter(|block| block.version != ebb_types::Version::ZERO) {
-                let bytes = block.frozen.map_or(block.length, |frozen| frozen.length);
+                let bytes = block.stored_length();
                 tally.stored += bytes * block.members.len() as u64;
                 let set = block.frozen.and_then(|frozen| frozen.raid_set).and_then(|id| self.raid.get(id));
                 let part = match set {

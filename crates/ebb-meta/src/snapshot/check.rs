@@ -118,9 +118,7 @@ impl Machine {
             let used = counted.entry(kept.dataset).or_default();
             used.kept_bytes = used.kept_bytes.saturating_add(kept.block.length);
         }
-        let gone = self.snapshots.past.inodes().filter(|(_, id, past)| !self.lives_in(*id, past.dataset));
-        let gone: BTreeSet<(DatasetId, InodeId)> = gone.map(|(_, id, past)| (past.dataset, id)).collect();
-        for (dataset, _) in gone {
+        for (dataset, _) in self.past_alone() {
             counted.entry(dataset).or_default().past_inodes += 1;
         }
     }

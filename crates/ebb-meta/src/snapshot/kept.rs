@@ -72,7 +72,7 @@ impl Machine {
         block: &Metablock,
     ) {
         let (metablock, members) = (block.id, block.members.to_vec());
-        let length = block.frozen.map_or(block.length, |frozen| frozen.length);
+        let length = block.stored_length();
         let frozen = block.frozen.unwrap_or(Frozen { raid_set: None, slot: 0, length });
         let kept = Kept {
             block: Metablock {

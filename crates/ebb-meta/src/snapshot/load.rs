@@ -61,8 +61,7 @@ impl Machine {
         if !fits || check_name(&snapshot.name).is_err() {
             bail!(Corrupt, "{number} names what is above a counter, or has no name");
         }
-        let is_place_free = slot > 0 && self.snapshots.iter().all(|(_, other)| other.slot != slot);
-        if !is_place_free || self.snapshots.iter().count() >= SNAPSHOTS_MAX {
+        if slot == 0 || self.snapshots.at_place(slot).is_some() || self.snapshots.count() >= SNAPSHOTS_MAX {
             bail!(Corrupt, "{number} has the place {slot}, which is another's or nobody's");
         }
         if !self.snapshots.insert(number, snapshot) {
@@ -126,14 +125,7 @@ impl Machine {
 
     /// Checks and counts that need all records: snapshots come before some of them.
     pub(crate) fn finish_snapshots(&mut self) -> Result<()> {
-        let gone: std::collections::BTreeSet<(DatasetId, InodeId)> = self
-            .snapshots
-            .past
-            .inodes()
-            .filter(|(_, id, past)| !self.lives_in(*id, past.dataset))
-            .map(|(_, id, past)| (past.dataset, id))
-            .collect();
-        for (dataset, _) in gone {
+        for (dataset, _) in self.past_alone() {
             self.datasets.count_past(dataset, 1);
         }
         for (number, snapshot) in self.snapshots.iter() {
@@ -146,10 +138,11 @@ impl Machine {
                 bail!(Corrupt, "{inode} has frozen metablocks up to {below}, and nobody writes it");
             }
         }
-        // A writer of these would meet the assertions of the state machine.
-        for (id, inode) in &self.inodes {
-            let Some(file) = inode.file() else { continue };
-            let is_frozen = |of| file.map.get(of).is_some_and(|block| self.is_frozen(*id, inode, block));
+        // A writer of these would meet the assertions of the state machine. Files without one have no heirs.
+        for id in self.uncommitted_files() {
+            let Some(file) = self.inodes.get(&id).and_then(|inode| inode.file()) else { continue };
+            let below = self.frozen_below_of(id);
+            let is_frozen = |of| file.map.get(of).is_some_and(|block| block.is_frozen(below));
             if let Some(heir) = file.heirs.iter().find(|heir| !is_frozen(heir.of)) {
                 bail!(Corrupt, "{} is an heir of {} in {id}, which is not frozen", heir.id, heir.of);
             }

@@ -11,6 +11,7 @@
 //! A snapshot shows the record with the least number that is not below its own, or else what lives. Nothing is recorded of what was
 //! made after the newest snapshot.
 
+use std::collections::BTreeSet;
 use std::iter::Peekable;
 use std::sync::Arc;
 
@@ -171,6 +172,12 @@ impl Machine {
         assert!(is_new, "{number} keeps a name of {parent} twice");
     }
 
+    /// Inodes that snapshots alone show, by dataset. An inode that went from one dataset to another counts in the first.
+    pub(crate) fn past_alone(&self) -> BTreeSet<(DatasetId, InodeId)> {
+        let gone = self.snapshots.past.inodes().filter(|(_, id, past)| !self.lives_in(*id, past.dataset));
+        gone.map(|(_, id, past)| (past.dataset, id)).collect()
+    }
+
     /// Whether a dataset has this inode now.
     pub(crate) fn lives_in(&self, id: InodeId, dataset: DatasetId) -> bool {
         self.inodes.get(&id).is_some_and(|inode| inode.dataset == dataset)
@@ -223,12 +230,17 @@ impl Machine {
         Merged { left: left.peekable(), gone: gone.peekable() }.take_while(move |(cookie, ..)| *cookie < next)
     }
 
-    /// The metablocks of a file as a snapshot shows them: places and versions of then, members of now.
-    pub(crate) fn metablocks_in(&self, number: SnapshotId, id: InodeId) -> Vec<pb::Metablock> {
+    /// The metablocks of a file from this index on as a snapshot shows them: places and versions of then, members of now.
+    pub(crate) fn metablocks_in(
+        &self,
+        number: SnapshotId,
+        id: InodeId,
+        first: u64,
+    ) -> impl Iterator<Item = pb::Metablock> + '_ {
         let file = self.inode_in(number, id).and_then(|inode| inode.file());
-        let shown = |then: &crate::map::Metablock| {
+        let shown = move |then: &crate::map::Metablock| {
             let now = self.metablock(then.id)?;
-            let length = now.frozen.map_or(now.length, |frozen| frozen.length);
+            let length = now.stored_length();
             let raid_set = now.frozen.and_then(|frozen| Some((frozen.raid_set?, frozen.slot)));
             let (raid_set, slot) = raid_set.map_or((0, 0), |(id, slot)| (id.raw(), slot));
             Some(pb::Metablock {
@@ -239,7 +251,7 @@ impl Machine {
                 ..now.to_pb()
             })
         };
-        file.into_iter().flat_map(|file| file.map.iter()).filter_map(shown).collect()
+        file.into_iter().flat_map(move |file| file.map.starting_at(first)).filter_map(shown)
     }
 
     /// Whether a snapshot's map of a file has this metablock.

@@ -95,19 +95,18 @@ impl Machine {
         Box::new(found.map(move |(cookie, name, inode)| (cookie, Arc::clone(name), Shown { place, inode }.id())))
     }
 
-    /// The metablocks of a file from this index on, in order, as messages to clients have them.
-    pub(crate) fn metablocks_at(&self, id: InodeId, first: u64) -> Result<Vec<pb::Metablock>> {
+    /// The metablocks of a file from this index on, in order and so many at most, as messages to clients have them.
+    pub(crate) fn metablocks_at(&self, id: InodeId, first: u64, most: usize) -> Result<Vec<pb::Metablock>> {
         match id.shown() {
             Some(Shown { place, inode }) => {
                 let (number, _) = self.snapshot_at(place, id)?;
-                let mut found = self.metablocks_in(number, inode);
-                found.retain(|block| block.index >= first);
-                Ok(found)
+                Ok(self.metablocks_in(number, inode, first).take(most).collect())
             }
             None => {
                 let inode = self.inode(id)?;
+                let below = self.frozen_below(id, inode);
                 let blocks = inode.file().into_iter().flat_map(|file| file.map.starting_at(first));
-                Ok(blocks.map(|block| self.shown(id, inode, block)).collect())
+                Ok(blocks.take(most).map(|block| self.shown(id, below, block)).collect())
             }
         }
     }

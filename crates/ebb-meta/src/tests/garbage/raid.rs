@@ -20,7 +20,7 @@ impl Dice<'_> {
                         metablock: block.id.raw(),
                         inode: id.raw(),
                         version: Some(block.version.into()),
-                        length: block.frozen.map_or(block.length, |frozen| frozen.length),
+                        length: block.stored_length(),
                         ..Default::default()
                     });
                 }
