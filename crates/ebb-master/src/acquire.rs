@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ebb_meta::{METABLOCKS_PER_REPLY, Machine, Reply, WRITE};
 use ebb_runtime::{Moment, Runtime, SeededBug};
-use ebb_types::{Credentials, DatasetId, ErrorKind, FileKind, InodeId, MetablockId, Result, SessionId, bail, err};
+use ebb_types::{Credentials, ErrorKind, FileKind, InodeId, MetablockId, Result, SessionId, bail, err};
 use ebb_wire::pb;
 use parking_lot::Mutex;
 use pb::command::Command as Op;
@@ -65,8 +65,7 @@ impl Turn {
         let view = self.shared.file_view(&machine, &soft, session, inode)?;
         let mut decision = soft.leases.decide(view, &self.wish);
         // Who is recalled stays so: a snapshot waits for it, too.
-        if decision == Decision::Propose && machine.holder(inode) != Some(session) && is_closed(&machine, &soft, inode)
-        {
+        if decision == Decision::Propose && machine.holder(inode) != Some(session) && soft.closed.has(&machine, inode) {
             decision = Decision::Wait { recalls: Vec::new() };
         }
         match &decision {
@@ -237,11 +236,6 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, call: pb::Acquire, deadline: D
         }
         reply => reply,
     }
-}
-
-/// Whether a snapshot of the file's dataset is being taken.
-fn is_closed(machine: &Machine, soft: &Soft, inode: InodeId) -> bool {
-    machine.attr(inode).is_ok_and(|attr| soft.closed.has(DatasetId::new(attr.dataset)))
 }
 
 /// The proxy to which a session is sent for a lease on this file, if it is shared.

@@ -1,12 +1,11 @@
 //! Room for writers: the places of new metablocks, and the reservations of their holders. The shell around
 //! [`crate::reserve`].
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ebb_layout::LayoutKind;
 use ebb_meta::{Effect, Machine};
-use ebb_types::{Credentials, DatasetId, ErrorKind, HostName, InodeId, MetablockId, NodeId, Result, SessionId, bail};
+use ebb_types::{Credentials, DatasetId, ErrorKind, HostName, InodeId, NodeId, Result, SessionId, bail};
 use ebb_wire::pb;
 use pb::command::Command;
 use pb::meta_op::Op;
@@ -99,21 +98,16 @@ pub(crate) fn for_grant(shared: &Shared, grant: &pb::meta_op::Grant, writer: &Ho
         bail!(Invalid, "{} metablocks in one grant, at most {GRANT_LEN_MAX} are given", grant.indexes.len());
     }
     let inode = InodeId::new(grant.inode);
-    let kept: BTreeSet<MetablockId>;
     let (dataset, existing, left) = {
         let machine = shared.group.machine();
         let dataset = machine.dataset_of(inode)?;
         let left = quota_left(&shared.soft(), &machine, &dataset);
-        let existing = machine.shown_metablocks(inode)?;
-        // Beside an heir of these the old bytes go on to count.
-        kept =
-            existing.iter().map(pb::Metablock::metablock_id).filter(|id| machine.is_in_snapshot(inode, *id)).collect();
-        (dataset, existing, left)
+        (dataset, machine.shown_metablocks(inode)?, left)
     };
     let mut placed = Placed::default();
     for index in &grant.indexes {
         let found = existing.binary_search_by_key(index, |metablock| metablock.index).ok();
-        // A frozen one gets an heir. Its bytes count against the quota already.
+        // A frozen one gets an heir. Its bytes count against the quota already, unless they go on to count for a snapshot.
         let is_thawed = found.is_some_and(|at| existing[at].frozen.is_some());
         if let Some(at) = found.filter(|_| !is_thawed) {
             let soft = shared.soft();
@@ -127,8 +121,8 @@ pub(crate) fn for_grant(shared: &Shared, grant: &pb::meta_op::Grant, writer: &Ho
             placed.placements.push(pb::Placement::default());
             continue;
         }
-        let adds_bytes = !is_thawed || found.is_some_and(|at| kept.contains(&existing[at].metablock_id()));
-        if left == Some(0) && adds_bytes {
+        let goes_on = |at: usize| shared.group.machine().is_in_snapshot(inode, existing[at].metablock_id());
+        if left == Some(0) && (!is_thawed || found.is_some_and(goes_on)) {
             return Err(refusal(Short::Quota, &dataset));
         }
         let mut need = Need::fresh(inode, dataset.clone(), *index, writer.clone(), dataset.metablock_size);

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ebb_meta::Machine;
 use ebb_types::{Credentials, DatasetId, ErrorKind, InodeId, Result, err};
 use ebb_wire::pb;
 use pb::command::Command;
@@ -39,9 +40,11 @@ pub(crate) struct Closed {
 }
 
 impl Closed {
-    /// Whether new writers of the dataset have to wait.
-    pub(crate) fn has(&self, dataset: DatasetId) -> bool {
-        self.datasets.contains_key(&dataset)
+    /// Whether new writers in the dataset of this file or directory have to wait.
+    pub(crate) fn has(&self, machine: &Machine, inode: InodeId) -> bool {
+        // Nearly always there is none, and each new writer and file asks.
+        !self.datasets.is_empty()
+            && machine.attr(inode).is_ok_and(|attr| self.datasets.contains_key(&DatasetId::new(attr.dataset)))
     }
 
     /// Announces each opening.
@@ -125,15 +128,17 @@ pub(crate) async fn make_still(
 pub(crate) async fn wait_until_open(shared: &Shared, op: &Op, span: Duration) -> Result<()> {
     let Op::Create(create) = op else { return Ok(()) };
     let until = shared.runtime.now().after(span);
+    let opened = shared.soft().closed.opened();
     loop {
-        let opened = shared.soft().closed.opened();
         let opened = opened.notified();
         tokio::pin!(opened);
         // Ordering: registered before the look, so that an opening in between ends the wait.
         opened.as_mut().enable();
-        let dataset = shared.group.machine().attr(InodeId::new(create.parent)).map(|attr| DatasetId::new(attr.dataset));
-        if !dataset.is_ok_and(|dataset| shared.soft().closed.has(dataset)) {
-            return Ok(());
+        {
+            let machine = shared.group.machine();
+            if !shared.soft().closed.has(&machine, InodeId::new(create.parent)) {
+                return Ok(());
+            }
         }
         let left = until.since(shared.runtime.now());
         if left.is_zero() {

@@ -152,9 +152,8 @@ fn choose_among(shared: &Shared, id: DatasetId, facts: &Facts) -> Option<Batch> 
     let held = held(machine, id, code.domain);
     let plans = match code.domain {
         Domain::Host => {
-            let (sites, layout) = (Sites::of(view), chain.layout());
-            let chain = Some(Arc::clone(chain)).filter(|_| layout.has_chain());
-            let rule = RaidRule::new(&sites, layout, chain, *code).ok()?;
+            let sites = Sites::of(view);
+            let rule = rule_over(&sites, Arc::clone(chain), *code)?;
             choose_sets(&sites, &rule, &ask, &candidates, &old.sets, &held)
         }
         Domain::Volume => choose_sets_on_volumes(view, *code, &ask, &candidates, &old.sets, &held).ok()?,
@@ -162,6 +161,12 @@ fn choose_among(shared: &Shared, id: DatasetId, facts: &Facts) -> Option<Batch> 
     let mut cold = cold;
     cold.extend(old.slots);
     Some(Batch { dataset: id, code: *code, delay: *delay, plans, cold, generations: old.generations })
+}
+
+/// The rule between hosts. None: the chain's layout does not go with the code.
+pub(super) fn rule_over(sites: &Sites<'_>, chain: Arc<ChainView>, code: RaidCode) -> Option<RaidRule> {
+    let layout = chain.layout();
+    RaidRule::new(sites, layout, Some(chain).filter(|_| layout.has_chain()), code).ok()
 }
 
 fn to_candidate(cold: &Cold, now_s: u64, delay: Duration) -> Candidate {

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_layout::View;
 use ebb_layout::raid::{Held, RaidRule, Sites, rule_on_volumes, stand_in, stand_ins};
+use ebb_layout::{View, VolumeView};
 use ebb_runtime::Moment;
 use ebb_types::{DatasetId, Epoch, MetablockId, NodeId, RaidCode, RaidSetId, Redundancy, VolumeId};
 use ebb_wire::pb;
 
-use super::choose::held;
+use super::choose::{held, rule_over};
 use super::stand_ins;
 use super::step::{Facts, Step, choose_step};
 use crate::copies::repair::Condition;
@@ -81,7 +81,9 @@ fn look_around(
     let mut rules = Rules::new();
     let mut coming = shared.soft().encoding.coming();
     let none_coming = BTreeMap::new();
-    let all_stand_ins: Vec<NodeId> = view.volumes.iter().map(|volume| stand_in(volume.volume)).collect();
+    let is_excluded = |volume: &&VolumeView| exclude.contains(&volume.node);
+    let exclude_inside: Vec<NodeId> =
+        view.volumes.iter().filter(is_excluded).map(|volume| stand_in(volume.volume)).collect();
     let now = shared.runtime.now();
     for set in &sets {
         let id = RaidSetId::new(set.id);
@@ -100,8 +102,7 @@ fn look_around(
                 Some(_) => rule_on_volumes(sites, code).ok()?,
                 None => {
                     let chain = shared.soft().chains.chain(dataset)?;
-                    let layout = chain.layout();
-                    RaidRule::new(sites, layout, Some(chain).filter(|_| layout.has_chain()), code).ok()?
+                    rule_over(sites, chain, code)?
                 }
             };
             Some((rule, OnceCell::new()))
@@ -129,11 +130,7 @@ fn look_around(
             coming: if node.is_some() { &none_coming } else { &coming },
             conditions,
             is_overdue: &is_overdue,
-            exclude: match node {
-                Some(node) if exclude.contains(&node) => &all_stand_ins,
-                Some(_) => &[],
-                None => &exclude,
-            },
+            exclude: if node.is_some() { &exclude_inside } else { &exclude },
             is_retired: &is_retired,
             returns_to,
         };
