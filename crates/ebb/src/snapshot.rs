@@ -11,7 +11,7 @@ use ebb_client::Client;
 use ebb_types::snapshot::DIRECTORY;
 use ebb_types::{ErrorKind, HostName, InodeId, Result, bail};
 use ebb_wire::pb;
-use pb::meta_op::{ListDatasets, Op, RemoveSnapshot, RenameSnapshot, Resolve, Summarize, TakeSnapshot};
+use pb::meta_op::{ListDatasets, Op, RemoveSnapshot, RenameSnapshot, Resolve, TakeSnapshot};
 use serde_json::{Value, json};
 
 use crate::dataset::find;
@@ -126,19 +126,7 @@ async fn show(context: &Context, client: &Client, named: &Named) -> Result<()> {
     let path = path_of(&dataset, &snapshot).into_bytes();
     let resolve = Resolve { path, follow_last: true, access: 0 };
     let top = client.meta(&admin::credentials(), Op::Resolve(resolve)).await?.attr.unwrap_or_default().inode;
-    let mut total = pb::Summary::default();
-    let mut from = Vec::new();
-    loop {
-        let asked = Summarize { inode: top, from: std::mem::take(&mut from) };
-        let part = client.meta(&admin::credentials(), Op::Summarize(asked)).await?.summary.unwrap_or_default();
-        total.files += part.files;
-        total.directories += part.directories;
-        total.bytes += part.bytes;
-        if part.next.is_empty() {
-            break;
-        }
-        from = part.next;
-    }
+    let total = client.summarize(&admin::credentials(), InodeId::new(top)).await?;
     if context.output.json() {
         let mut shown = to_json(&dataset, &snapshot);
         shown["files"] = json!(total.files);
@@ -152,7 +140,7 @@ async fn show(context: &Context, client: &Client, named: &Named) -> Result<()> {
         "{} with {} in {}",
         counted(total.files, "file"),
         human_bytes(total.bytes),
-        if total.directories == 1 { "1 directory".to_owned() } else { format!("{} directories", total.directories) },
+        counted(total.directories, "directory"),
     ));
     Ok(())
 }

@@ -217,7 +217,7 @@ impl Bed {
         Site::volume(number)
     }
 
-    /// Removes everything below a directory with this name, and waits until the disks are at rest.
+    /// Removes a name of a directory, with everything below it.
     pub async fn remove(&self, parent: InodeId, name: &str) -> Result<()> {
         self.hosts[0].client.remove_tree(&Credentials::root(), parent, name.as_bytes()).await
     }
