@@ -36,6 +36,8 @@ struct NodeQueue {
     own_reads: u64,
     own_bytes: u64,
     others: Option<News>,
+    /// Bytes of others by the last answers, the latest first.
+    told: [u64; 4],
     /// From the last request that was answered with bytes to its answer.
     took: Duration,
     /// Bytes that waited there when that request came, and its own: by the answer, or the own reads if they are more.
@@ -114,7 +116,10 @@ impl<K: Ord + Copy> Queues<K> {
         if let Some(told) = told
             && is_newer
         {
-            queue.others = Some(News { bytes: told.saturating_sub(sent.before), at: sent.at });
+            let bytes = told.saturating_sub(sent.before);
+            queue.others = Some(News { bytes, at: sent.at });
+            queue.told.rotate_right(1);
+            queue.told[0] = bytes;
         }
     }
 
@@ -125,12 +130,15 @@ impl<K: Ord + Copy> Queues<K> {
         queue.own_bytes.saturating_add(queue.others.map_or(0, |others| others.left(now)))
     }
 
-    /// Bytes of other readers that waited at a node by the last news, if it is no older than [`OTHERS_MAX`]. They have been
-    /// worked off since, but those who read go on reading.
+    /// Bytes of other readers that waited at a node by each of the last answers, if the last is no older than [`OTHERS_MAX`].
+    /// They have been worked off since, but those who read go on reading.
+    ///
+    /// A single answer says little: of own reads that are sent at once a later one may arrive first, and wait for an other's.
     #[must_use]
     pub fn others(&self, node: K, now: Duration) -> u64 {
-        let news = self.0.get(&node).and_then(|queue| queue.others);
-        news.filter(|news| now.saturating_sub(news.at) < OTHERS_MAX).map_or(0, |news| news.bytes)
+        let Some(queue) = self.0.get(&node) else { return 0 };
+        let is_fresh = queue.others.is_some_and(|news| now.saturating_sub(news.at) < OTHERS_MAX);
+        if is_fresh { queue.told.into_iter().min().unwrap_or(0) } else { 0 }
     }
 
     /// Own reads in progress at a node.

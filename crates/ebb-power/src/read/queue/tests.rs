@@ -122,10 +122,14 @@ fn others_are_those_of_the_last_news_and_never_the_own_reads() {
     let sent = [0; 3].map(|_| queues.on_sent(1, BLOCK, MS));
     queues.on_answer(1, sent[2], Some(2 * BLOCK), 2 * MS);
     assert_eq!(queues.others(1, 2 * MS), 0, "what waited was its own");
-    let sent = queues.on_sent(1, BLOCK, 3 * MS);
-    queues.on_answer(1, sent, Some(9 * BLOCK), 9 * MS);
-    assert_eq!(queues.others(1, 9 * MS), 6 * BLOCK);
-    assert_eq!(queues.others(1, 2 * MS + OTHERS_MAX), 6 * BLOCK, "it does not fade");
+    for told in [9, 11, 8, 9] {
+        assert_eq!(queues.others(1, 9 * MS), 0, "one answer says little");
+        let sent = queues.on_sent(1, BLOCK, 3 * MS);
+        queues.on_answer(1, sent, Some(told * BLOCK), 9 * MS);
+        queues.on_end(1, sent);
+    }
+    assert_eq!(queues.others(1, 9 * MS), 5 * BLOCK, "the least of them");
+    assert_eq!(queues.others(1, 2 * MS + OTHERS_MAX), 5 * BLOCK, "it does not fade");
     assert_eq!(queues.others(1, 3 * MS + OTHERS_MAX), 0, "it ends");
 }
 
