@@ -105,7 +105,7 @@ async fn read(node: &Node, message: pb::ReadReplica) -> Result<Answer> {
         version: Some(read.version.into()),
         length: read.length,
         checksums: read.checksums,
-        queued_bytes: Some(place.other_bytes()),
+        queued_bytes: Some(place.ahead_bytes()),
         is_busy: false,
     };
     // A file is read while it is sent.

@@ -21,8 +21,8 @@ impl ReadQueue {
     /// Counts a read for as long as the answer is held.
     pub(crate) fn enter(&self, len: u64) -> Queued {
         let cost = len.clamp(READ_COST_MIN, READ_COST_MAX);
-        self.0.fetch_add(cost, Ordering::Relaxed);
-        Queued { queue: self.clone(), cost }
+        let ahead = self.0.fetch_add(cost, Ordering::Relaxed);
+        Queued { queue: self.clone(), cost, ahead }
     }
 }
 
@@ -31,12 +31,14 @@ impl ReadQueue {
 pub(crate) struct Queued {
     queue: ReadQueue,
     cost: u64,
+    ahead: u64,
 }
 
 impl Queued {
-    /// Bytes of the others.
-    pub(crate) fn other_bytes(&self) -> u64 {
-        self.queue.bytes().saturating_sub(self.cost)
+    /// Bytes of the reads that were there when this one came. Later ones do not count: the reader knows which of its own it
+    /// sent before this one, and could not tell its later ones from those of others.
+    pub(crate) fn ahead_bytes(&self) -> u64 {
+        self.ahead
     }
 }
 
@@ -52,20 +54,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_read_counts_until_its_end_and_not_for_itself() {
+    fn a_read_counts_until_its_end_and_not_for_those_before_it() {
         let queue = ReadQueue::default();
         let small = queue.enter(1);
-        assert_eq!(
-            (small.other_bytes(), queue.bytes()),
-            (0, READ_COST_MIN),
-            "a small one costs the disk something, too"
-        );
+        assert_eq!(queue.bytes(), READ_COST_MIN, "a small one costs the disk something, too");
         let large = queue.enter(1 << 20);
-        assert_eq!((small.other_bytes(), large.other_bytes()), (1 << 20, READ_COST_MIN));
         let endless = queue.enter(u64::MAX);
-        assert_eq!(endless.other_bytes(), READ_COST_MIN + (1 << 20));
+        let ahead = [&small, &large, &endless].map(Queued::ahead_bytes);
+        assert_eq!(ahead, [0, READ_COST_MIN, READ_COST_MIN + (1 << 20)]);
         drop((small, endless));
-        assert_eq!((large.other_bytes(), queue.bytes()), (0, 1 << 20));
+        assert_eq!((large.ahead_bytes(), queue.bytes()), (READ_COST_MIN, 1 << 20), "as it was when the read came");
         drop(large);
         assert_eq!(queue.bytes(), 0);
     }

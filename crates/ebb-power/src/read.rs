@@ -39,7 +39,7 @@ pub struct Candidate<K> {
     pub is_foreign: bool,
     /// How many reads like this one wait there, as far as the reader knows: by [`queue::Queues::bytes`].
     pub queue: f64,
-    /// How many reads like this one of other readers waited there of late: by [`queue::Queues::others`].
+    /// How many other readers like this one waited there of late: [`queue::Queues::others`].
     pub others: f64,
     /// Its deficit against the share of reads that it should serve: [`LearnedBalance::below`].
     pub below: f64,
@@ -60,8 +60,8 @@ pub struct Order<K> {
 /// A node that is below its hit ratio by this part is as good as one where a read less waits.
 pub const READS_PER_PART: f64 = 5.0;
 
-/// A read behind those of others at the localized storage node of the reader's sub-rack may wait for so many times as long as one
-/// elsewhere. Beyond that every second read goes there. All hosts of the sub-rack share that node's link and disks.
+/// Among readers at the localized storage node of its sub-rack, a reader may be one of so many times as many as elsewhere. Where there
+/// are more, every second read goes elsewhere. All hosts of the sub-rack share that node's link and disks.
 pub const SUB_RACK_CROWD: f64 = 2.0;
 
 /// The replica nodes in the order for requests, without sleeping ones. First come nodes that stay awake until their answer is

@@ -37,6 +37,8 @@ const SLACK: Duration = Duration::from_millis(50);
 /// A member that serves another dataset is asked as a second one after so many times the usual wait, and not before this.
 const LONGER: u32 = 4;
 const LONG_MIN: Duration = Duration::from_secs(1);
+/// A read behind own ones is late after so many times its expected time: connections overtake each other.
+const BEHIND_OWN: u32 = 2;
 /// Pause after a round in which every member failed.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -197,13 +199,14 @@ async fn ask_members(shared: &Arc<Shared>, wanted: &Wanted, attempt: Duration, h
     let is_foreign = |place: usize| foreign.contains(&members[place].node);
     while let Some(asking) = line.next() {
         let leaves_own = !is_foreign(asking.place) && line.peek().is_some_and(is_foreign);
+        let behind_own = behind_own(shared, members[asking.place].node, wanted.len);
         let first = from_or_report(shared, wanted, asking, attempt, heard);
         tokio::pin!(first);
         // Cancel-safety: a later answer is forgotten with its call.
         let late = tokio::select! {
             biased;
             answer = &mut first => Err(answer),
-            () = patience(shared, wanted.len, leaves_own) => Ok(()),
+            () = patience(shared, wanted.len, leaves_own, behind_own) => Ok(()),
         };
         let answer = match late {
             Err(answer) => answer,
@@ -249,15 +252,23 @@ async fn by_relay(shared: &Arc<Shared>, wanted: &Wanted) -> Result<Bytes> {
 }
 
 /// Returns when another member should be asked as well; perhaps never. `leaves_own`: it serves another dataset, whose
-/// reads would pay for queues that this one's readers have made.
-async fn patience(shared: &Shared, bytes: u64, leaves_own: bool) {
+/// reads would pay for queues that this one's readers have made. `behind_own`: it takes so long anyway.
+async fn patience(shared: &Shared, bytes: u64, leaves_own: bool, behind_own: Duration) {
     if let Some(wait) = shared.hedge.wait(bytes) {
+        let wait = wait.max(behind_own.saturating_mul(BEHIND_OWN));
         shared.runtime.sleep(if leaves_own { wait.saturating_mul(LONGER).max(LONG_MIN) } else { wait }).await;
         if shared.hedge.spend() {
             return;
         }
     }
     std::future::pending().await
+}
+
+/// Expected time of a read that is about to be sent to a node, if own reads are under way there. The time of earlier reads says
+/// little of this one when more wait before it: those who read ahead over a slow link would ask for the same bytes twice.
+fn behind_own(shared: &Shared, node: u64, bytes: u64) -> Duration {
+    let queues = shared.queues.lock();
+    if queues.own_reads(node) > 0 { queues.expected(node, bytes, since_start(shared)) } else { Duration::ZERO }
 }
 
 /// The first good answer of two, or the last bad one.
@@ -365,8 +376,7 @@ pub(crate) fn order(shared: &Shared, wanted: &Wanted) -> Order<usize> {
             let expected = queues.expected(member.node, len, now);
             let needs_ms = u64::try_from(expected.as_millis()).unwrap_or(u64::MAX);
             let reads = |bytes: u64| bytes as f64 / cost(len) as f64;
-            let others = reads(queues.others(member.node, now));
-            Wait { queue: reads(bytes), others, needs_ms: needs_ms.max(NEED_MS) }
+            Wait { queue: reads(bytes), others: queues.others(member.node, now), needs_ms: needs_ms.max(NEED_MS) }
         };
         record.members.iter().map(of).collect()
     };

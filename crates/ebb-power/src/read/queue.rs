@@ -1,7 +1,7 @@
 //! How much waits to be read at each node, as far as one reader knows.
 //!
-//! A server tells with each answer how much was waiting when the answer left. That news is old when it comes: by the
-//! reading itself, and by the time since. So three things are added up, and the last is asked for:
+//! A server tells with each answer how much was waiting when the read came. That news is old when it gets here: by the
+//! wait, by the reading, and by the time since. So three things are added up, and the last is asked for:
 //!
 //! - **Own reads** that are not answered yet count in full.
 //! - **Reads of others**, as told, less the own ones that were among them. The news fades, and counts nothing after
@@ -36,8 +36,8 @@ struct NodeQueue {
     own_reads: u64,
     own_bytes: u64,
     others: Option<News>,
-    /// Bytes of others by the last answers, the latest first.
-    told: [u64; 4],
+    /// Other readers by the last answers, the latest first: see [`Queues::others`].
+    readers: [f64; 4],
     /// From the last request that was answered with bytes to its answer.
     took: Duration,
     /// Bytes that waited there when that request came, and its own: by the answer, or the own reads if they are more.
@@ -118,8 +118,8 @@ impl<K: Ord + Copy> Queues<K> {
         {
             let bytes = told.saturating_sub(sent.before);
             queue.others = Some(News { bytes, at: sent.at });
-            queue.told.rotate_right(1);
-            queue.told[0] = bytes;
+            queue.readers.rotate_right(1);
+            queue.readers[0] = bytes as f64 / sent.before.max(sent.cost) as f64;
         }
     }
 
@@ -130,15 +130,17 @@ impl<K: Ord + Copy> Queues<K> {
         queue.own_bytes.saturating_add(queue.others.map_or(0, |others| others.left(now)))
     }
 
-    /// Bytes of other readers that waited at a node by each of the last answers, if the last is no older than [`OTHERS_MAX`].
-    /// They have been worked off since, but those who read go on reading.
+    /// How many other readers like this one waited at a node, by each of the last answers: bytes of others for each of the own
+    /// that waited there, or for each of the read itself. Zero if the last answer is older than [`OTHERS_MAX`]. What waited then
+    /// has been worked off, but those who read go on reading.
     ///
-    /// A single answer says little: of own reads that are sent at once a later one may arrive first, and wait for an other's.
+    /// A single answer says little. Of own reads that are sent at once a later one may arrive first, and wait for an other's: the
+    /// more, the longer the own queue.
     #[must_use]
-    pub fn others(&self, node: K, now: Duration) -> u64 {
-        let Some(queue) = self.0.get(&node) else { return 0 };
+    pub fn others(&self, node: K, now: Duration) -> f64 {
+        let Some(queue) = self.0.get(&node) else { return 0.0 };
         let is_fresh = queue.others.is_some_and(|news| now.saturating_sub(news.at) < OTHERS_MAX);
-        if is_fresh { queue.told.into_iter().min().unwrap_or(0) } else { 0 }
+        if is_fresh { queue.readers.into_iter().fold(f64::INFINITY, f64::min) } else { 0.0 }
     }
 
     /// Own reads in progress at a node.

@@ -39,7 +39,7 @@ impl Reader {
             is_slow: false,
             is_foreign: false,
             queue: self.queues.bytes(node, now) as f64 / BLOCK as f64,
-            others: self.queues.others(node, now) as f64 / BLOCK as f64,
+            others: self.queues.others(node, now),
             below: self.balance.below(node),
             draw: self.draws,
         }
@@ -118,19 +118,20 @@ fn only_slow_nodes_without_own_reads_get_a_limit() {
 #[test]
 fn others_are_those_of_the_last_news_and_never_the_own_reads() {
     let mut queues = Queues::default();
-    assert_eq!(queues.others(1, MS), 0, "nothing is known of it");
+    let thirds = |queues: &Queues<u32>, now| (3.0 * queues.others(1, now)).round() as u64;
+    assert_eq!(thirds(&queues, MS), 0, "nothing is known of it");
     let sent = [0; 3].map(|_| queues.on_sent(1, BLOCK, MS));
     queues.on_answer(1, sent[2], Some(2 * BLOCK), 2 * MS);
-    assert_eq!(queues.others(1, 2 * MS), 0, "what waited was its own");
+    assert_eq!(thirds(&queues, 2 * MS), 0, "what waited was its own");
     for told in [9, 11, 8, 9] {
-        assert_eq!(queues.others(1, 9 * MS), 0, "one answer says little");
+        assert_eq!(thirds(&queues, 9 * MS), 0, "one answer says little");
         let sent = queues.on_sent(1, BLOCK, 3 * MS);
         queues.on_answer(1, sent, Some(told * BLOCK), 9 * MS);
         queues.on_end(1, sent);
     }
-    assert_eq!(queues.others(1, 9 * MS), 5 * BLOCK, "the least of them");
-    assert_eq!(queues.others(1, 2 * MS + OTHERS_MAX), 5 * BLOCK, "it does not fade");
-    assert_eq!(queues.others(1, 3 * MS + OTHERS_MAX), 0, "it ends");
+    assert_eq!(thirds(&queues, 9 * MS), 5, "the least of them, for three own reads");
+    assert_eq!(thirds(&queues, 2 * MS + OTHERS_MAX), 5, "it does not fade");
+    assert_eq!(thirds(&queues, 3 * MS + OTHERS_MAX), 0, "it ends");
 }
 
 /// Goal: readers who all heard the same, long ago, do not all go to one node. Method: 50 readers with the same news of
