@@ -111,7 +111,8 @@ start_lsn() {
 }
 hash_on() { on_host "$1" sha256sum "$work/mnt-$1/data/file" | cut -d' ' -f1; }
 
-# A writer waits while fewer than --min-copies storage nodes are there, and here are but two.
+# A writer waits while fewer than --min-copies storage nodes are there, and here are but two. A job's temporary files are in /.
+in_cluster dataset set / --min-copies 1
 in_cluster dataset create /data --layout lsn --min-copies 1
 in_cluster dataset create /single --layout lsn --replicas 1
 

@@ -7,6 +7,8 @@ use crate::step::Step;
 const CONTRACTS: &str = "tests/hadoop/contracts.sh";
 /// YARN with jobs on it.
 const ENGINES: &str = "tests/hadoop/on-yarn.sh";
+/// Localized storage nodes with hosts as network namespaces: readers and jobs, while a storage node dies.
+const SUB_RACKS: &str = "tests/hadoop/sub-racks.sh";
 /// Builds the connector's jar.
 const JAR: &str = "tests/hadoop/jar.sh";
 /// The connector on another kind of processor, in an emulator.
@@ -31,6 +33,7 @@ pub fn run(words: &[&str]) -> Option<Vec<Failure>> {
             (ENGINES, &["mapreduce", "spark", "faults"]),
             (ENGINES, &["power"]),
             (ENGINES, &["decommission"]),
+            (SUB_RACKS, &[]),
             (AARCH64, &[]),
         ])),
         _ => None,
