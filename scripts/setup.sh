@@ -19,6 +19,7 @@ need xz xz-utils
 need bonnie++ bonnie++            # `ebb lab metablocks`
 need mkfs.xfs xfsprogs            # `cargo xtask powercut`
 need mkfs.ext4 e2fsprogs
+need mkfs.btrfs btrfs-progs       # tests/volumes
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)    # the Redfish emulator of tests/power
 
 if [ "${#missing[@]}" -gt 0 ]; then

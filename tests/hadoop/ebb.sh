@@ -1,11 +1,11 @@
 # Ebb on the hosts of a run, each server started as on a machine of its own. Sourced. `ebb cluster up` is for hosts that
 # are processes of one network.
 
-# ebb_start RUN CLUSTER REPLICAS HOST...: CLUSTER is a directory that does not exist yet.
+# ebb_start RUN CLUSTER REPLICAS HOST...: CLUSTER is a directory without a cluster.
 ebb_start() {
     local run=$1 cluster=$2 host replicas=$3 there
     shift 3
-    mkdir -m 700 "$cluster"
+    [ -d "$cluster" ] || mkdir -m 700 "$cluster"
     printf 'cluster = "00000000000000eb"\nmasters = ["%s:7000"]\nreplicas = %s\n' "$master" "$replicas" >"$cluster/cluster.toml"
     (umask 077 && od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n' >"$cluster/secret")
     network_of master

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Localized storage nodes on hosts that are network namespaces with limited links: two racks, each with a storage node of
 # four volumes and hosts without disks. Readers read from their own rack, also while a storage node dies. Jobs of YARN
-# run beside their data, and one of them through the death of a storage node.
+# run beside their data, and one of them through the death of a storage node. RAID sets inside a storage node live through
+# the loss of a disk, not through that of the node.
 #
 # Usage: tests/hadoop/sub-racks.sh [OPTION...] [PART...]
 #   --hosts N    hosts of each rack (3)
@@ -10,7 +11,7 @@
 #   --split N    bytes of a map's input (4194304)
 #   --link MBIT  speed of each host's link, in each direction (100)
 #   --lsn MBIT   speed of each storage node's link, and of the link between the racks (200)
-# Parts: reader, jobs (without one: all). Needs root, for the namespaces.
+# Parts: reader, jobs, disks (without one: all). Needs root, for namespaces and for disks that can fail.
 #
 # Ends with 0 when all is well, 1 when a check failed, 77 when it could not be tried.
 . "$(dirname "$0")/common.sh"
@@ -29,7 +30,7 @@ while [ $# -gt 0 ]; do
         --split) split=$2 && shift ;;
         --link) link=$2 && shift ;;
         --lsn) lsn_rate=$2 && shift ;;
-        reader | jobs) parts+=("$1") ;;
+        reader | jobs | disks) parts+=("$1") ;;
         *)
             sed -n '/^# Usage/,/^# Parts/s/^# //p' "$0" >&2
             exit 2
@@ -37,7 +38,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[ "${#parts[@]}" -gt 0 ] || parts=(reader jobs)
+[ "${#parts[@]}" -gt 0 ] || parts=(reader jobs disks)
 wants() { [[ " ${parts[*]} " == *" $1 "* ]]; }
 
 export EBB_HADOOP_SERVED=$hosts
@@ -61,6 +62,7 @@ end() {
     ebb_stop "$cluster" || code=1
     kill_java "$run"
     links_down || code=1
+    drop_disks
     if [ "$code" = 1 ]; then echo "logs are in $run/logs" >&2; else rm -rf "$work"; fi
     exit "$code"
 }
@@ -74,6 +76,7 @@ links_allowed || skip "hosts as network namespaces need root, ip and tc"
 }
 links_up 2 "$link" lsn1 lsn2 "${names[@]}"
 write_hosts "$run" lsn1 lsn2 "${names[@]}"
+! wants disks || make_disks
 ebb_start "$run" "$cluster" 2 lsn1 lsn2 "${names[@]}"
 
 # in_cluster ARGUMENT...
@@ -101,6 +104,24 @@ expect_less() {
     local code=0
     [ "$2" -lt "$3" ] || code=1
     expect "$1" "$code"
+}
+# A file system of its own for each volume of a storage node.
+make_disks() {
+    local disk
+    for disk in "$cluster"/nodes/lsn{1,2}/volume-{1,2,3,4}; do
+        mkdir -p "$disk"
+        truncate -s 512M "$disk.image"
+        mkfs.ext4 -q "$disk.image"
+        mount -o loop,noatime "$disk.image" "$disk"
+        rmdir "$disk/lost+found"
+    done
+    chmod 700 "$cluster"
+}
+drop_disks() {
+    local disk
+    for disk in "$cluster"/nodes/lsn{1,2}/volume-{1,2,3,4}; do
+        ! mountpoint -q "$disk" || umount "$disk" || umount -l "$disk"
+    done
 }
 kill_lsn() { kill_processes "$run" "block-$1"; }
 # start_lsn NAME: returns when everything has all its copies again.
@@ -177,6 +198,66 @@ find_rows() {
 found() { hadoop_fs "$run" -cat "ebb://test/data/$1/part-*" | sort | sha256sum; }
 # Whether a map of the job has ended, and others have not.
 has_tasks() { grep -qE ' map [1-9][0-9]?%' "$run/logs/job-while-lsn1-dies"; }
+
+# RAID sets inside a storage node.
+disks() {
+    local hash before code=0
+    in_cluster dataset create /inside --layout lsn --min-copies 1
+    head -c "$file" /dev/urandom >"$work/file"
+    hash=$(sha256sum "$work/file" | cut -d' ' -f1)
+    on_mount $near
+    on_host $near dd if="$work/file" of="$mnt/inside/file" bs=1M conv=fsync status=none
+
+    before=$(lsn_bytes)
+    in_cluster dataset set /inside --redundancy 2+1 --domain volume --accept node-loss --encode immediate
+    in_cluster raid encode /inside
+    wait_until 120 "the copies to go" is_thin
+    crossed=$(($(lsn_bytes) - before))
+    echo "$((file >> 20)) MiB were encoded; the storage nodes' links carried $((crossed >> 10)) KiB meanwhile"
+    expect_less "encoding needs no network" "$crossed" $((file / 20))
+    expect_reads "what is encoded" "$hash"
+
+    before=$(lsn_bytes)
+    xfs_io -x -c shutdown "$cluster/nodes/lsn1/volume-2"
+    expect_reads "with a disk lost" "$hash"
+    before=$(lsn_bytes)
+    wait_until 120 "the loss to be made up for" is_whole
+    crossed=$(($(lsn_bytes) - before))
+    echo "what a disk had was made again; the storage nodes' links carried $((crossed >> 10)) KiB meanwhile"
+    expect_less "a rebuild needs no network" "$crossed" $((file / 20))
+    expect_reads "after the rebuild" "$hash"
+
+    kill_lsn lsn1
+    on_mount $far
+    on_host $far timeout 300 cat "$mnt/inside/file" >"$work/read" 2>"$work/error" || code=$?
+    echo "without its storage node: exit code $code, $(cat "$work/error")"
+    expect "a reader is told that cold data are out of reach" $((code == 0 || code == 124))
+    in_cluster fsck >"$work/fsck" || true
+    grep -m 3 -i "out of reach" "$work/fsck" || expect "fsck says so" 1
+    start_lsn lsn1
+    expect_reads "when it is back" "$hash"
+
+    in_cluster node drain lsn1
+    wait_until 300 "lsn1 to be empty" is_empty lsn1
+    expect_reads "from the other storage node" "$hash"
+    wait_until 120 "the RAID sets on lsn2" is_thin
+    in_cluster raid status
+    expect_reads "encoded on the other" "$hash"
+}
+# expect_reads WHEN HASH: each rack, with an empty cache.
+expect_reads() {
+    local host got
+    for host in $near $far; do
+        on_mount "$host"
+        got=$(on_host "$host" sha256sum "$work/mnt-$host/inside/file" | cut -d' ' -f1)
+        expect_same "$host reads what was written: $1" "$2" "$got"
+    done
+}
+inside() { in_cluster raid status --json | jq -e ".datasets[] | select(.path == \"/inside\") | $1"; }
+is_thin() { inside '.encoded_bytes > 0 and .due_bytes == 0 and .sealed_bytes == 0'; }
+is_whole() { inside '.lost_some == 0 and .lost_too_many == 0'; }
+is_empty() { in_cluster node list --json | jq -e --arg host "$1" '.[] | select(.host == $host) | [.volumes[].replicas] | add == 0'; }
+lsn_bytes() { link_bytes lsn1 lsn2 | awk '/^lsn/ { sum += $2 } END { printf "%.0f", sum }'; }
 
 code=0
 for part in "${parts[@]}"; do "$part"; done

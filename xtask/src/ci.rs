@@ -1,5 +1,5 @@
-//! The checks of CI: all of `verify`, then the suites on a real mount, the peers that switch power, some real software
-//! on a mount, a few power cuts, and the Hadoop connector.
+//! The checks of CI: all of `verify`, then the suites on a real mount, the peers that switch power, a file system
+//! that compresses, some real software on a mount, a few power cuts, and the Hadoop connector.
 
 use crate::failure::Failure;
 use crate::step::{Step, run_all};
@@ -9,6 +9,8 @@ use crate::{hadoop, powercut, programs, software};
 const SUITES: &str = "tests/posix/";
 /// upsd, an IPMI controller and a Redfish one.
 const PEERS: &str = "tests/power/peers.sh";
+/// A file system that compresses.
+const COMPRESSION: &str = "tests/volumes/compression.sh";
 
 /// Everything. The suites run even when a check failed: one run shows all that is wrong.
 pub fn run() -> Vec<Failure> {
@@ -21,9 +23,10 @@ pub fn run() -> Vec<Failure> {
         failures.push(failure);
         return failures;
     }
-    let peers = root().join(PEERS).display().to_string();
+    let [peers, compression] = [PEERS, COMPRESSION].map(|script| root().join(script).display().to_string());
     let suites = suites.iter().map(|script| Step::program("suite", &[script]));
-    let steps: Vec<Step> = suites.chain([Step::program("peers", &[&peers])]).collect();
+    let others = [Step::program("peers", &[&peers]), Step::program("compression", &[&compression])];
+    let steps: Vec<Step> = suites.chain(others).collect();
     failures.extend(run_all(&steps));
     failures.extend([software::run(&software::SHORT), powercut::run_short()].into_iter().filter_map(Result::err));
     failures.extend(hadoop::run_short());

@@ -216,6 +216,7 @@ async fn describe_volumes(node: &Node) -> Vec<pb::Volume> {
             lsn: volume.lsn(),
             commit_us: latency.map_or(0, |(median, _)| u64::try_from(median.as_micros()).unwrap_or(u64::MAX)),
             scrubbed_bytes: volume.scrubbed_bytes(),
+            compressed_bytes: volume.compressed_bytes(),
             commits: latency.map_or(0, |(_, count)| count),
         });
     }

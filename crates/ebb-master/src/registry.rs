@@ -70,6 +70,8 @@ struct Volume {
     named: BTreeSet<MetablockId>,
     /// Bytes read by scrubs since its process started.
     scrubbed_bytes: u64,
+    /// Bytes of frozen replicas that its file system keeps compressed.
+    compressed_bytes: u64,
     /// Last reported position of its journal. It never decreases.
     lsn: u64,
 }
@@ -450,6 +452,7 @@ impl Registry {
                 volume.replicas = known.replicas;
                 volume.device = known.device;
                 volume.scrubbed_bytes = known.scrubbed_bytes;
+                volume.compressed_bytes = known.compressed_bytes;
                 volume.trouble.clone_from(&known.trouble);
                 let state = if known.poisoned { pb::VolumeState::VolumePoisoned } else { pb::VolumeState::VolumeLive };
                 volume.state = state as i32;
@@ -512,6 +515,7 @@ impl Volume {
         self.replicas = reported.replicas;
         self.device = reported.device;
         self.scrubbed_bytes = reported.scrubbed_bytes;
+        self.compressed_bytes = reported.compressed_bytes;
         self.poisoned = reported.state == pb::VolumeState::VolumePoisoned as i32;
         self.trouble.clone_from(&reported.trouble);
         self.lsn = reported.lsn;

@@ -63,6 +63,35 @@ pub struct Space {
     pub device: u64,
 }
 
+/// A method of compression that a file system has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compression {
+    /// Deflate.
+    Zlib,
+    /// Quick, and half of the gain.
+    Lzo,
+    /// Zstandard.
+    Zstd,
+}
+
+impl Compression {
+    /// Its usual name, in lower case.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Zlib => "zlib",
+            Self::Lzo => "lzo",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// The method of this name, if there is one.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Zlib, Self::Lzo, Self::Zstd].into_iter().find(|method| method.name() == name)
+    }
+}
+
 /// A file of a back end.
 // An empty file is nothing special here.
 #[allow(clippy::len_without_is_empty)]
@@ -85,6 +114,8 @@ pub trait FileBackend: Send + Sync + 'static {
     fn allocate(&self, offset: u64, len: u64) -> Work<'_, Result<()>>;
     /// See [`File::allocated_bytes`].
     fn allocated_bytes(&self) -> Work<'_, Result<u64>>;
+    /// See [`File::compress`].
+    fn compress(&self, method: Compression) -> Work<'_, Result<()>>;
     /// The descriptor, in the real world: for `sendfile` and for passing to another process.
     fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>>;
 }
@@ -155,6 +186,13 @@ impl File {
         self.backend.allocated_bytes().await
     }
 
+    /// Has the file system keep what is in the file in compressed form, and returns when that is on stable storage. Contents
+    /// and length stay, also after a crash at any moment. What is written later is kept as it comes. A file that was compressed
+    /// by this method before costs nothing. Fails if its [`FileSystem::compression`] never named a method.
+    pub async fn compress(&self, method: Compression) -> Result<()> {
+        self.backend.compress(method).await
+    }
+
     /// The descriptor, in the real world.
     #[must_use]
     pub fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
@@ -196,6 +234,8 @@ pub trait DiskBackend: Send + Sync + 'static {
 pub trait FileSystemBackend: Send + Sync + 'static {
     /// See [`FileSystem::sync_all`].
     fn sync_all(&self) -> Work<'_, Result<()>>;
+    /// See [`FileSystem::compression`].
+    fn compression(&self) -> Work<'_, Result<Option<Compression>>>;
 }
 
 /// The file system that a directory is on. Cheap to clone.
@@ -213,6 +253,12 @@ impl FileSystem {
     /// not be stored, also by others. For very many files it costs a fraction of syncing each.
     pub async fn sync_all(&self) -> Result<()> {
         self.0.sync_all().await
+    }
+
+    /// The method by which new files of the directory are to be compressed, as its administrator has set it. None also if the
+    /// file system cannot compress.
+    pub async fn compression(&self) -> Result<Option<Compression>> {
+        self.0.compression().await
     }
 }
 

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use backend::Backend;
-pub use disk::{ALIGNMENT, DirLock, Disk, File, FileSystem, OpenMode, Space, transfer_buffer};
+pub use disk::{ALIGNMENT, Compression, DirLock, Disk, File, FileSystem, OpenMode, Space, transfer_buffer};
 use ebb_types::{Result, WallTime, err};
 pub use local::{LocalListener, LocalPeer, LocalStream, Parcel, Thing, Words};
 pub use net::{Listener, ReadHalf, Stream, WriteHalf};

@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod begun;
+mod compress;
 mod disk;
 mod file;
 mod local;

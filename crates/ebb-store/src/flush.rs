@@ -470,5 +470,6 @@ async fn replace(shared: &Shared, replica: &Replica, token: u64) -> Result<()> {
     live.file_made = true;
     live.entry_synced = true;
     live.grown_to = 0;
+    live.compression_tried = false;
     Ok(())
 }

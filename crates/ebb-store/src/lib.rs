@@ -23,7 +23,7 @@
 //! - `replica` (received and synced), `write`, `flush` (group commit), `read`, `short_circuit` (descriptors for readers on the
 //!   host);
 //! - `checkpoint`, `recover` and `replay` (start), `extents` (contents merged);
-//! - then `admin`, `pull`, `scrub`, `housekeeping`, `notice` (log messages about a full disk), `tombstones` (records of deleted
+//! - then `admin`, `pull`, `scrub`, `housekeeping`, `compress` (frozen replicas, by the file system), `notice` (log messages about a full disk), `tombstones` (records of deleted
 //!   ids).
 //!
 //! The formats are in `label`, `batch`, `journal`, `index`.
@@ -34,6 +34,7 @@ mod batch;
 mod checkpoint;
 mod chunks;
 mod codec;
+mod compress;
 mod crc;
 mod extents;
 mod files;

@@ -59,6 +59,8 @@ pub(crate) struct Live {
     pub(crate) entry_synced: bool,
     /// End of the space kept ahead of growth; 0 for none.
     pub(crate) grown_to: u64,
+    /// Compression was tried since this start.
+    pub(crate) compression_tried: bool,
     pub(crate) last_write: Moment,
     /// Readers that have a descriptor of the file. They are notified before its bytes change.
     pub(crate) readers: Vec<Weak<dyn Reader>>,

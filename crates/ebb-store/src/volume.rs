@@ -24,7 +24,7 @@ use crate::removed::Removed;
 use crate::replica::Replica;
 use crate::space::SpaceGauge;
 use crate::tombstones::Tombstones;
-use crate::{checkpoint, flush, housekeeping, recover, removed, short_circuit};
+use crate::{checkpoint, compress, flush, housekeeping, recover, removed, short_circuit};
 
 /// Limit of the journal before a checkpoint, which bounds the time of the next start.
 pub const JOURNAL_BYTES_MAX: u64 = 256 << 20;
@@ -158,6 +158,8 @@ pub(crate) struct Shared {
     pub(crate) syncs: AtomicU64,
     /// Bytes read by scrubs.
     pub(crate) scrubbed: AtomicU64,
+    /// Bytes of replicas found compressed or made so.
+    pub(crate) compressed: AtomicU64,
     /// Durations of recent small commits.
     pub(crate) latency: Mutex<Latency>,
     _lock: DirLock,
@@ -175,6 +177,7 @@ impl Volume {
             runtime.spawn("volume-checkpoint", checkpoint::run(shared.clone())),
             runtime.spawn("volume-housekeeping", housekeeping::run(shared.clone())),
             runtime.spawn("volume-removed", removed::run(shared.clone())),
+            runtime.spawn("volume-compress", compress::run(shared.clone())),
         ];
         Ok(Self { _tasks: Arc::new(Tasks { shared: shared.clone(), tasks }), shared })
     }
@@ -251,6 +254,12 @@ impl Volume {
     #[must_use]
     pub fn scrubbed_bytes(&self) -> u64 {
         self.shared.scrubbed.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of frozen replicas that the file system compressed, or had compressed before, since the volume was opened.
+    #[must_use]
+    pub fn compressed_bytes(&self) -> u64 {
+        self.shared.compressed.load(Ordering::Relaxed)
     }
 
     /// A replica drawn at random, if there is any.
@@ -380,6 +389,7 @@ impl Shared {
             closing: AtomicBool::new(false),
             syncs: AtomicU64::new(0),
             scrubbed: AtomicU64::new(0),
+            compressed: AtomicU64::new(0),
             latency: Mutex::default(),
             options,
             _lock: lock,

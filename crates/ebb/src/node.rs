@@ -205,6 +205,7 @@ fn node_json(node: &pb::Node, asleep: &BTreeSet<String>, work: Option<&Vec<pb::E
             json!({
                 "id": format!("v{}", volume.id), "path": volume.path, "used_bytes": volume.used_bytes,
                 "free_bytes": volume.free_bytes, "capacity_bytes": volume.capacity_bytes,
+                "compressed_bytes": volume.compressed_bytes,
                 "replicas": volume.replicas, "device": volume.device, "trouble": volume.trouble,
                 "state": match volume.state() {
                     pb::VolumeState::VolumeLive => "live",

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use ebb_types::ErrorKind;
 
 use super::{Setup, on_both_worlds, pattern};
-use crate::{File, OpenMode, transfer_buffer};
+use crate::{Compression, File, OpenMode, transfer_buffer};
 
 on_both_worlds!(
     written_bytes_are_read_back,
@@ -16,6 +16,7 @@ on_both_worlds!(
     lengths_cut_and_grow,
     holes_read_as_zero_and_take_no_space,
     reserved_space_changes_nothing_else,
+    compression_changes_no_contents,
     names_are_listed_in_order,
     a_rename_replaces,
     a_removed_file_stays_readable,
@@ -179,6 +180,25 @@ async fn reserved_space_changes_nothing_else(setup: Setup) {
     assert_eq!(file.read_at(0, 1000).await.unwrap(), pattern(100));
     file.set_len(200).await.unwrap();
     assert!(file.read_at(100, 100).await.unwrap().iter().all(|byte| *byte == 0));
+}
+
+/// Where the file system can, and where it refuses.
+async fn compression_changes_no_contents(setup: Setup) {
+    let file = file(&setup, "f").await;
+    file.allocate(0, 4 << 20).await.unwrap();
+    file.write_at(0, vec![pattern(1 << 20)]).await.unwrap();
+    file.set_len(8 << 20).await.unwrap();
+    let wanted = setup.server.disk().file_system(&setup.directory).await.unwrap().compression().await.unwrap();
+    for _ in 0..2 {
+        let done = file.compress(wanted.unwrap_or(Compression::Zstd)).await;
+        assert_eq!(done.is_ok(), wanted.is_some(), "{done:?}");
+        file.write_at(5, vec![Bytes::from_static(b"later")]).await.unwrap();
+    }
+    assert_eq!(file.len().await.unwrap(), 8 << 20);
+    let data = file.read_at(0, 8 << 20).await.unwrap();
+    let before = pattern(1 << 20);
+    assert!(data[..5] == before[..5] && data[5..10] == *b"later" && data[10..1 << 20] == before[10..]);
+    assert!(data[1 << 20..].iter().all(|byte| *byte == 0));
 }
 
 async fn names_are_listed_in_order(setup: Setup) {

@@ -1,6 +1,6 @@
 //! Names, directories and the space behind them.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -9,9 +9,9 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock, ftruncate};
 use rustix::io::Errno;
 
 use super::file::{RealFile, error, retry};
-use super::{blocking, private};
+use super::{blocking, compress, private};
 use crate::backend::Work;
-use crate::disk::{DirLock, DiskBackend, File, FileSystem, FileSystemBackend, OpenMode, Space};
+use crate::disk::{Compression, DirLock, DiskBackend, File, FileSystem, FileSystemBackend, OpenMode, Space};
 
 /// The file in a directory whose lock stands for the directory.
 pub(crate) const LOCK_NAME: &str = ".lock";
@@ -118,6 +118,11 @@ impl FileSystemBackend for RealFileSystem {
     fn sync_all(&self) -> Work<'_, Result<()>> {
         let directory = self.directory.clone();
         on_path("sync the file system of", &self.path, move |_| rustix::fs::syncfs(&directory))
+    }
+
+    fn compression(&self) -> Work<'_, Result<Option<Compression>>> {
+        let directory = self.directory.clone();
+        on_path("look for the compression of", &self.path, move |_| compress::wanted(directory.as_fd()))
     }
 }
 

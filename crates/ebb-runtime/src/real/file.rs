@@ -10,10 +10,10 @@ use ebb_types::{Error, Result, err};
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fdatasync, fstat, ftruncate};
 use rustix::io::{Errno, pwritev};
 
-use super::blocking;
 use super::pace::Pace;
+use super::{blocking, compress};
 use crate::backend::Work;
-use crate::disk::{ALIGNMENT, DIRECT_MIN, File, FileBackend};
+use crate::disk::{ALIGNMENT, Compression, DIRECT_MIN, File, FileBackend};
 
 /// Writes up to this size are made on the calling thread: copying them into the page cache takes 1 to 4 us, handing
 /// them to another thread and back 11 to 30 us. At 64 KiB there is no difference any more.
@@ -147,6 +147,10 @@ impl FileBackend for RealFile {
             // st_blocks counts 512 bytes, independent of the file system's block size (inode(7)).
             Ok(stat.st_blocks.unsigned_abs() * 512)
         })
+    }
+
+    fn compress(&self, method: Compression) -> Work<'_, Result<()>> {
+        Box::pin(self.call("compress", move |descriptor| compress::compress(descriptor, method)))
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::executor::{Executor, GroupId};
 use super::net::HostId;
 use crate::backend::Work;
-use crate::disk::{File, FileBackend};
+use crate::disk::{Compression, File, FileBackend};
 use crate::local::{
     LocalAccept, LocalListener, LocalPeer, LocalRead, LocalReceive, LocalSend, LocalStream, LocalWrite, Parcel,
     PeerBackend, Thing, Words, WordsBackend,
@@ -202,6 +202,10 @@ impl FileBackend for ReadOnly {
 
     fn allocated_bytes(&self) -> Work<'_, Result<u64>> {
         Box::pin(self.0.allocated_bytes())
+    }
+
+    fn compress(&self, _method: Compression) -> Work<'_, Result<()>> {
+        refuse()
     }
 
     fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ebb_types::ErrorKind;
 
 use crate::SeededBug;
+use crate::disk::Compression;
 use crate::net::UNACKNOWLEDGED_MAX;
 
 /// How a world behaves.
@@ -158,6 +159,8 @@ pub struct DiskOptions {
     /// An aligned write of at least so many bytes goes around the page cache: its bytes flow at once, and not with the
     /// next sync. Real disks take 256 KiB so; no write does unless a world says so.
     pub direct_bytes_min: u64,
+    /// What its administrator has set for the whole file system. No byte is saved by it: contents are random.
+    pub compression: Option<Compression>,
     /// Size in bytes.
     pub capacity_bytes: u64,
 }
@@ -175,6 +178,7 @@ impl Default for DiskOptions {
             bandwidth_bytes_per_sec: 1_000_000_000,
             small: None,
             direct_bytes_min: u64::MAX,
+            compression: None,
             capacity_bytes: 1 << 40,
         }
     }
@@ -214,6 +218,8 @@ pub enum DiskWork {
     SetLen,
     /// Freeing a range of a file.
     Punch,
+    /// Compressing a file.
+    Compress,
     /// Opening or making a file.
     Open,
     /// Renaming a file; the path is the target's.
@@ -234,6 +240,7 @@ impl DiskWork {
             Self::Allocate => "allocate",
             Self::SetLen => "set_len",
             Self::Punch => "punch",
+            Self::Compress => "compress",
             Self::Open => "open",
             Self::Rename => "rename",
             Self::Remove => "remove",

@@ -12,7 +12,7 @@ use super::mount::Mount;
 use super::spindles::Spindles;
 use super::{Need, State, VirtualDisk};
 use crate::backend::Work;
-use crate::disk::{DirLock, DiskBackend, File, FileSystem, FileSystemBackend, OpenMode, Space};
+use crate::disk::{Compression, DirLock, DiskBackend, File, FileSystem, FileSystemBackend, OpenMode, Space};
 
 /// The file in a directory whose lock stands for the directory, as in the real world.
 const LOCK_NAME: &str = ".lock";
@@ -230,6 +230,11 @@ impl FileSystemBackend for VirtualFileSystem {
             state.collect();
             Ok(())
         }))
+    }
+
+    fn compression(&self) -> Work<'_, Result<Option<Compression>>> {
+        let set = self.disk.options(self.mount.spindle).compression;
+        Box::pin(async move { Ok(set) })
     }
 }
 

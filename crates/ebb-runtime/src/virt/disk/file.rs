@@ -12,7 +12,7 @@ use super::mount::Mount;
 use super::names::InodeNumber;
 use super::{Need, State, VirtualDisk, gone, prefix};
 use crate::backend::Work;
-use crate::disk::{ALIGNMENT, FileBackend};
+use crate::disk::{ALIGNMENT, Compression, FileBackend};
 
 /// An open file.
 pub(super) struct VirtualFile {
@@ -224,6 +224,27 @@ impl FileBackend for VirtualFile {
 
     fn allocated_bytes(&self) -> Work<'_, Result<u64>> {
         Box::pin(async move { self.read_inode(|inode| inode.current.allocated_bytes()) })
+    }
+
+    /// Reads and writes everything. A virtual disk stores no fewer bytes by it: contents are made of random numbers.
+    fn compress(&self, _method: Compression) -> Work<'_, Result<()>> {
+        let kept = match self.read_inode(|inode| inode.current.allocated_bytes()) {
+            Ok(kept) => kept,
+            Err(error) => return Box::pin(async { Err(error) }),
+        };
+        let path = self.path.clone();
+        let (spindle, latency) = (self.mount.spindle, self.disk.options(self.mount.spindle).read_latency);
+        let access = Access { bytes: 2 * kept, at: Some((self.file, 0)) };
+        self.submit("compress", Need::Medium(latency, access), None, move |disk, state, _| {
+            if state.is_drawn(state.faults.read_error) {
+                disk.fault("read_error", path.display().to_string());
+                bail!(Io, "cannot compress {}: input/output error", path.display());
+            }
+            if state.spindles[spindle].options.compression.is_none() {
+                bail!(Unsupported, "cannot compress {}: its file system has no compression", path.display());
+            }
+            Ok(())
+        })
     }
 
     fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
