@@ -51,6 +51,25 @@ run=$work/run
 # Below the run, so that its processes are known as those of the run.
 cluster=$run/cluster
 
+# A file system of its own for each volume of a storage node.
+make_disks() {
+    local disk
+    for disk in "$cluster"/nodes/lsn{1,2}/volume-{1,2,3,4}; do
+        mkdir -p "$disk"
+        truncate -s 512M "$disk.image"
+        mkfs.ext4 -q "$disk.image"
+        mount -o loop,noatime "$disk.image" "$disk"
+        rmdir "$disk/lost+found"
+    done
+    chmod 700 "$cluster"
+}
+drop_disks() {
+    local disk
+    for disk in "$cluster"/nodes/lsn{1,2}/volume-{1,2,3,4}; do
+        ! mountpoint -q "$disk" || umount "$disk" || umount -l "$disk"
+    done
+}
+
 end() {
     local code=$? mount
     trap - EXIT
@@ -104,24 +123,6 @@ expect_less() {
     local code=0
     [ "$2" -lt "$3" ] || code=1
     expect "$1" "$code"
-}
-# A file system of its own for each volume of a storage node.
-make_disks() {
-    local disk
-    for disk in "$cluster"/nodes/lsn{1,2}/volume-{1,2,3,4}; do
-        mkdir -p "$disk"
-        truncate -s 512M "$disk.image"
-        mkfs.ext4 -q "$disk.image"
-        mount -o loop,noatime "$disk.image" "$disk"
-        rmdir "$disk/lost+found"
-    done
-    chmod 700 "$cluster"
-}
-drop_disks() {
-    local disk
-    for disk in "$cluster"/nodes/lsn{1,2}/volume-{1,2,3,4}; do
-        ! mountpoint -q "$disk" || umount "$disk" || umount -l "$disk"
-    done
 }
 kill_lsn() { kill_processes "$run" "block-$1"; }
 # start_lsn NAME: returns when everything has all its copies again.
@@ -217,28 +218,39 @@ disks() {
     expect_less "encoding needs no network" "$crossed" $((file / 20))
     expect_reads "what is encoded" "$hash"
 
+    # A disk with cold data alone is found to have failed when something of it is read. A half has some of each disk.
+    sync && echo 3 >/proc/sys/vm/drop_caches
+    on_mount $near
     before=$(lsn_bytes)
     xfs_io -x -c shutdown "$cluster/nodes/lsn1/volume-2"
-    expect_reads "with a disk lost" "$hash"
-    before=$(lsn_bytes)
-    wait_until 120 "the loss to be made up for" is_whole
+    expect_same "a reader does not notice" "$(head -c $((file / 2)) "$work/file" | sha256sum)" \
+        "$(on_host $near head -c $((file / 2)) "$mnt/inside/file" | sha256sum)"
+    wait_until 120 "the loss to be made up for" is_whole_without volume-2
     crossed=$(($(lsn_bytes) - before))
-    echo "what a disk had was made again; the storage nodes' links carried $((crossed >> 10)) KiB meanwhile"
-    expect_less "a rebuild needs no network" "$crossed" $((file / 20))
+    echo "what a disk had was made again; the storage nodes' links carried $((crossed >> 20)) MiB meanwhile, half of the file to the reader"
+    expect_less "a rebuild needs no network" "$crossed" $((file * 6 / 10))
     expect_reads "after the rebuild" "$hash"
+    # Two disks are too few to make it good again.
+    xfs_io -x -c shutdown "$cluster/nodes/lsn1/volume-3"
+    expect_reads "with a second disk lost" "$hash"
+    is_short >/dev/null || expect "it is known that parts are lost" 1
 
     kill_lsn lsn1
     on_mount $far
     on_host $far timeout 300 cat "$mnt/inside/file" >"$work/read" 2>"$work/error" || code=$?
     echo "without its storage node: exit code $code, $(cat "$work/error")"
     expect "a reader is told that cold data are out of reach" $((code == 0 || code == 124))
+    code=0
     in_cluster fsck >"$work/fsck" || true
     grep -m 3 -i "out of reach" "$work/fsck" || expect "fsck says so" 1
     start_lsn lsn1
     expect_reads "when it is back" "$hash"
 
-    in_cluster node drain lsn1
-    wait_until 300 "lsn1 to be empty" is_empty lsn1
+    # Two copies would have to wait for a third storage node.
+    in_cluster dataset set /inside --replicas 1 >/dev/null
+    in_cluster --timeout 300s node drain lsn1 >"$work/drain" || code=$?
+    expect "lsn1 is drained" "$code" "$work/drain"
+    wait_until 60 "lsn1 to be empty" is_empty lsn1
     expect_reads "from the other storage node" "$hash"
     wait_until 120 "the RAID sets on lsn2" is_thin
     in_cluster raid status
@@ -255,7 +267,13 @@ expect_reads() {
 }
 inside() { in_cluster raid status --json | jq -e ".datasets[] | select(.path == \"/inside\") | $1"; }
 is_thin() { inside '.encoded_bytes > 0 and .due_bytes == 0 and .sealed_bytes == 0'; }
-is_whole() { inside '.lost_some == 0 and .lost_too_many == 0'; }
+is_short() { inside '.lost_some > 0'; }
+# is_whole_without VOLUME: of lsn1.
+is_whole_without() {
+    in_cluster node list --json | jq -e --arg volume "/$1" \
+        '.[] | select(.host == "lsn1") | .volumes[] | select(.path | endswith($volume)) | .state == "poisoned"' &&
+        inside '.lost_some == 0 and .lost_too_many == 0'
+}
 is_empty() { in_cluster node list --json | jq -e --arg host "$1" '.[] | select(.host == $host) | [.volumes[].replicas] | add == 0'; }
 lsn_bytes() { link_bytes lsn1 lsn2 | awk '/^lsn/ { sum += $2 } END { printf "%.0f", sum }'; }
 
