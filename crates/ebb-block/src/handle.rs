@@ -37,6 +37,10 @@ impl Service for BlockService {
             }
         })
     }
+
+    fn note_unreadable_file(&self) {
+        disks::try_all(&self.0);
+    }
 }
 
 /// Runs work that may not stop half-way in a task of its own: the request's future is dropped at its deadline.

@@ -59,9 +59,14 @@ pub(crate) async fn serve(
     let answers = Outbox::new(writer);
     let (broken, mut is_broken) = watch::channel(false);
     let running = answers.clone().run();
+    let service = common.service.clone();
     let writing = runtime.spawn("rpc-answers", async move {
         let error = running.await;
         tracing::debug!(%error, "a connection takes no more answers");
+        // What a connection dies of has other kinds.
+        if error.kind() == ErrorKind::Io {
+            service.note_unreadable_file();
+        }
         broken.send_replace(true);
     });
     let places_max = common.options.requests_per_connection_max.max(1);

@@ -105,6 +105,9 @@ pub trait Service: Send + Sync + 'static {
     /// Answers one request. The future is dropped when the caller's deadline has passed, so work that must not stop
     /// half-way belongs in a task of its own. A broken connection does not drop it.
     fn handle(&self, request: Request) -> ServiceFuture<'_>;
+
+    /// An answer ended half-way because bytes of a file could not be read from its disk. The service had returned by then.
+    fn note_unreadable_file(&self) {}
 }
 
 /// Bounds of a server.
