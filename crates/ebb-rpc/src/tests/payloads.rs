@@ -1,7 +1,7 @@
 //! Big payloads, files, slow readers, memory.
 
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -106,7 +106,8 @@ async fn small_calls_do_not_wait_behind_big_ones(runtime: Runtime) {
 
 both!(small_calls_do_not_wait_behind_big_ones);
 
-struct FileService(File);
+/// A file, and how often the server told that it cannot be read.
+struct FileService(File, Arc<AtomicUsize>);
 
 impl Service for FileService {
     fn handle(&self, request: Request) -> ServiceFuture<'_> {
@@ -120,6 +121,10 @@ impl Service for FileService {
             Ok(Answer::with(&pb::ReadReplicaReply::default(), Payload::Files(ranges)))
         })
     }
+
+    fn note_unreadable_file(&self) {
+        self.1.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 async fn files_are_sent_and_short_ones_break_the_connection(runtime: Runtime, dir: &Path) {
@@ -129,7 +134,9 @@ async fn files_are_sent_and_short_ones_break_the_connection(runtime: Runtime, di
     file.write_at(0, vec![pattern(0, len)]).await.unwrap();
     let echo = Echo::new(&runtime);
     let options = ServerOptions::default();
-    let site = serve_with(&runtime, options, identity("h1", "block"), Arc::new(FileService(file)), echo).await;
+    let unreadable = Arc::new(AtomicUsize::new(0));
+    let service = Arc::new(FileService(file, unreadable.clone()));
+    let site = serve_with(&runtime, options, identity("h1", "block"), service, echo).await;
     let connector = connector(&runtime, "h2");
     let channel = connector.channel(&site.address);
     for (offset, length) in [(0, len as u64), (4096, 1), (77, 2 << 20), (5, 0)] {
@@ -137,8 +144,10 @@ async fn files_are_sent_and_short_ones_break_the_connection(runtime: Runtime, di
         let response = channel.call_with(&message, vec![], LONG).await.unwrap();
         assert_eq!(response.payload, pattern(offset, length as usize), "{length} bytes from {offset}");
     }
+    assert_eq!(unreadable.load(Ordering::SeqCst), 0);
     let beyond = pb::ReadReplica { offset: len as u64 - 10, length: 4 << 20, ..Default::default() };
     assert_eq!(channel.call_with(&beyond, vec![], LONG).await.unwrap_err().kind(), ErrorKind::Disconnected);
+    assert_eq!(unreadable.load(Ordering::SeqCst), 1, "the service is told");
     let message = pb::ReadReplica { offset: 0, length: 4, ..Default::default() };
     assert_eq!(channel.call_with(&message, vec![], LONG).await.unwrap().payload, pattern(0, 4));
 }
