@@ -6,7 +6,6 @@
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use ebb_runtime::{Compression, OpenMode};
 use ebb_types::{Epoch, MetablockId};
@@ -15,32 +14,26 @@ use crate::files::replica_path;
 use crate::replica::{Live, Replica};
 use crate::volume::Shared;
 
-const ROUND: Duration = Duration::from_secs(10);
-
 /// Replicas looked at in one go, between which others run.
 const PAGE: usize = 1000;
 
 /// Pauses take so many times as long as the work between them: clients have most of the disk.
 const PAUSE: u32 = 3;
 
-/// The task. An administrator may set the method at any time.
-pub(crate) async fn run(shared: Arc<Shared>) {
-    loop {
-        shared.runtime.sleep(ROUND).await;
-        let Ok(Some(method)) = shared.file_system.compression().await else { continue };
-        let mut last = None;
-        while let Some(page) = page_after(&shared, last) {
-            last = page.last().map(|replica| replica.id);
-            for replica in page.iter().filter(|replica| is_due(&replica.live.lock())) {
-                if shared.check_open().is_err() {
-                    break;
-                }
-                let begun = shared.runtime.now();
-                compress(&shared, replica, method).await;
-                shared.runtime.sleep(PAUSE * shared.runtime.now().since(begun)).await;
+/// Goes through all replicas once.
+pub(crate) async fn round(shared: Arc<Shared>, method: Compression) {
+    let mut last = None;
+    while let Some(page) = page_after(&shared, last) {
+        last = page.last().map(|replica| replica.id);
+        for replica in page.iter().filter(|replica| is_due(&replica.live.lock())) {
+            if shared.check_open().is_err() {
+                return;
             }
-            tokio::task::yield_now().await;
+            let begun = shared.runtime.now();
+            compress(&shared, replica, method).await;
+            shared.runtime.sleep(PAUSE * shared.runtime.now().since(begun)).await;
         }
+        tokio::task::yield_now().await;
     }
 }
 

@@ -5,9 +5,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ebb_types::Result;
+use tokio::sync::Semaphore;
 
 use crate::admin::unchanged;
 use crate::checkpoint::retry_stuck;
+use crate::compress;
 use crate::flush::{flush_these, open};
 use crate::record::Head;
 use crate::replica::Replica;
@@ -19,9 +21,14 @@ const REST_AFTER: Duration = Duration::from_secs(2);
 
 const ROUND: Duration = Duration::from_secs(1);
 
+/// Rounds between two looks for what is to be compressed.
+const COMPRESSION_ROUNDS: u64 = 10;
+
 /// The task: housekeeping once a round.
 pub(crate) async fn run(shared: Arc<Shared>) {
-    loop {
+    // One at a time.
+    let compression = Arc::new(Semaphore::new(1));
+    for round in 1_u64.. {
         shared.runtime.sleep(ROUND).await;
         if shared.check_sound().is_err() {
             continue;
@@ -34,6 +41,17 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             let rests = |replica: &Arc<Replica>| now.since(replica.live.lock().last_write) >= REST_AFTER;
             grown.into_iter().filter_map(|metablock| shared.get(metablock)).filter(rests).collect()
         };
+        // An administrator may ask for it at any time.
+        if round.is_multiple_of(COMPRESSION_ROUNDS)
+            && let Ok(Some(method)) = shared.file_system.compression().await
+            && let Ok(place) = compression.clone().try_acquire_owned()
+        {
+            let (shared, runtime) = (shared.clone(), shared.runtime.clone());
+            runtime.spawn("volume-compress", async move {
+                let _place = place;
+                compress::round(shared, method).await;
+            });
+        }
         report(&shared, mark_damaged(&shared).await);
         for replica in resting {
             report(&shared, give_back(&shared, &replica).await);

@@ -24,7 +24,7 @@ use crate::removed::Removed;
 use crate::replica::Replica;
 use crate::space::SpaceGauge;
 use crate::tombstones::Tombstones;
-use crate::{checkpoint, compress, flush, housekeeping, recover, removed, short_circuit};
+use crate::{checkpoint, flush, housekeeping, recover, removed, short_circuit};
 
 /// Limit of the journal before a checkpoint, which bounds the time of the next start.
 pub const JOURNAL_BYTES_MAX: u64 = 256 << 20;
@@ -177,7 +177,6 @@ impl Volume {
             runtime.spawn("volume-checkpoint", checkpoint::run(shared.clone())),
             runtime.spawn("volume-housekeeping", housekeeping::run(shared.clone())),
             runtime.spawn("volume-removed", removed::run(shared.clone())),
-            runtime.spawn("volume-compress", compress::run(shared.clone())),
         ];
         Ok(Self { _tasks: Arc::new(Tasks { shared: shared.clone(), tasks }), shared })
     }
