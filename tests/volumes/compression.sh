@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Frozen metablocks on btrfs: they shrink, the bytes stay the same, whatever dies meanwhile. Needs root, for a loop device.
+# Frozen metablocks on btrfs: they shrink, and the bytes stay the same while block servers die. Needs root, for a loop device.
 #
 # Usage: tests/volumes/compression.sh
 set -euo pipefail
@@ -40,6 +40,10 @@ is_encoded() {
     in_cluster raid status --json |
         jq -e '.datasets[] | select(.path == "/cold") | .encoded_bytes > .user_bytes * 0.9 and .sealed_bytes == 0'
 }
+kill_block_server() { # kill_block_server HOST
+    kill -9 "$(in_cluster cluster status --json |
+        jq -e --arg host "$1" '.processes[] | select(.role == "block" and .host == $host) | .pid')"
+}
 # is_compressed LEAST
 is_compressed() { [ "$(total compressed_bytes)" -ge "$1" ]; }
 used_mib() {
@@ -72,14 +76,13 @@ in_cluster fs put "$work/log" /cold/log
 wait_until 120 "the RAID sets" is_encoded
 wait_until 60 "the copies to go" in_cluster fsck
 plain=$(used_mib)
-expect "nothing is compressed that nobody asked for" [ "$(total compressed_bytes)" = 0 ]
+expect "nothing is compressed before it is asked for" [ "$(total compressed_bytes)" = 0 ]
 
 # The administrator sets it while all is in use; block servers die in the middle of it, and come back.
 for volume in "$cluster"/nodes/*/volume-1; do setfattr -n btrfs.compression -v zstd "$volume"; done
 wait_until 60 "the first compressed replica" is_compressed 1
 for host in h1 h3; do
-    pid=$(in_cluster cluster status --json | jq -e --arg host "$host" '.processes[] | select(.role == "block" and .host == $host) | .pid')
-    kill -9 "$pid"
+    kill_block_server "$host"
     in_cluster node start "$host" >/dev/null
 done
 wait_until 60 "four block servers" all_live
@@ -90,10 +93,9 @@ echo "        $plain MiB are $compressed MiB"
 expect "what is frozen takes less than half" [ $((2 * compressed)) -lt "$plain" ]
 expect "the bytes are those that were written" is_right
 expect "every byte agrees with its checksum" in_cluster fsck --scrub
-in_cluster fs put "$work/log" /cold/later
+expect "writes go on" in_cluster fs put "$work/log" /cold/later
 in_cluster fs rm /cold/later
-pid=$(in_cluster cluster status --json | jq -e '.processes[] | select(.role == "block" and .host == "h2") | .pid')
-kill -9 "$pid"
+kill_block_server h2
 expect "they are decoded from what is compressed" is_right
 in_cluster node start h2 >/dev/null
 wait_until 60 "four block servers" all_live

@@ -25,32 +25,27 @@ pub(crate) fn try_after(node: &Node, volume: &Volume, error: &Error) {
     }
 }
 
-/// Tries all disks, one after the other: bytes could not be read for an answer that was under way, and the answer does not tell
-/// from which.
+/// Tries all disks: bytes could not be read for an answer that was under way, and the answer does not tell from which.
 pub(crate) fn try_all(node: &Node) {
-    if let Ok(place) = node.timing.clone().try_acquire_owned() {
-        let volumes: Vec<Volume> = node.volumes.iter().filter(|volume| volume.poisoned().is_none()).cloned().collect();
-        node.runtime.spawn("try all disks", async move {
-            let _place = place;
-            for volume in volumes {
-                if let Err(error) = volume.time_disk().await {
-                    tracing::debug!(%error, "trying a disk");
-                }
-            }
-        });
-    }
+    try_in_turn(node, &node.volumes);
+}
+
+fn try_disk(node: &Node, volume: &Volume) {
+    try_in_turn(node, std::slice::from_ref(volume));
 }
 
 /// A task of its own, because a slow disk must not delay the caller. One at a time: the next heartbeat or read tries again.
-fn try_disk(node: &Node, volume: &Volume) {
-    if volume.poisoned().is_none()
+fn try_in_turn(node: &Node, volumes: &[Volume]) {
+    let sound: Vec<Volume> = volumes.iter().filter(|volume| volume.poisoned().is_none()).cloned().collect();
+    if !sound.is_empty()
         && let Ok(place) = node.timing.clone().try_acquire_owned()
     {
-        let volume = volume.clone();
-        node.runtime.spawn("try a disk", async move {
+        node.runtime.spawn("try disks", async move {
             let _place = place;
-            if let Err(error) = volume.time_disk().await {
-                tracing::debug!(%error, "trying a disk");
+            for volume in sound {
+                if let Err(error) = volume.time_disk().await {
+                    tracing::debug!(%error, "trying a disk");
+                }
             }
         });
     }

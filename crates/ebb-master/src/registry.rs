@@ -70,7 +70,7 @@ struct Volume {
     named: BTreeSet<MetablockId>,
     /// Bytes read by scrubs since its process started.
     scrubbed_bytes: u64,
-    /// Bytes of frozen replicas that its file system keeps compressed.
+    /// Bytes of frozen replicas found compressed or made so since its process started.
     compressed_bytes: u64,
     /// Last reported position of its journal. It never decreases.
     lsn: u64,

@@ -63,7 +63,7 @@ pub(crate) async fn serve(
     let writing = runtime.spawn("rpc-answers", async move {
         let error = running.await;
         tracing::debug!(%error, "a connection takes no more answers");
-        // What a connection dies of has other kinds.
+        // Errors of the connection itself have other kinds.
         if error.kind() == ErrorKind::Io {
             service.note_unreadable_file();
         }

@@ -63,7 +63,7 @@ async fn compress(shared: &Shared, replica: &Replica, method: Compression) {
         live.compression_tried = true;
         live.state.head.length
     };
-    // A descriptor of its own: a failed sync of it is also told to whoever syncs the replica's next.
+    // A descriptor of its own: the replica's next sync reports a failed one of this, too.
     let path = replica_path(&shared.root, replica.id);
     let done = async { shared.disk.open(&path, OpenMode::Existing).await?.compress(method).await };
     match done.await {

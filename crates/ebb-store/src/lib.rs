@@ -23,8 +23,8 @@
 //! - `replica` (received and synced), `write`, `flush` (group commit), `read`, `short_circuit` (descriptors for readers on the
 //!   host);
 //! - `checkpoint`, `recover` and `replay` (start), `extents` (contents merged);
-//! - then `admin`, `pull`, `scrub`, `housekeeping`, `compress` (frozen replicas, by the file system), `notice` (log messages about a full disk), `tombstones` (records of deleted
-//!   ids).
+//! - then `admin`, `pull`, `scrub`, `housekeeping`, `compress` (frozen replicas, by the file system), `notice` (log messages about a
+//!   full disk), `tombstones` (records of deleted ids).
 //!
 //! The formats are in `label`, `batch`, `journal`, `index`.
 #![forbid(unsafe_code)]

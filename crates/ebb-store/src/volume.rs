@@ -158,7 +158,7 @@ pub(crate) struct Shared {
     pub(crate) syncs: AtomicU64,
     /// Bytes read by scrubs.
     pub(crate) scrubbed: AtomicU64,
-    /// Bytes of replicas found compressed or made so.
+    /// Bytes of frozen replicas found compressed or made so, also of those deleted since.
     pub(crate) compressed: AtomicU64,
     /// Durations of recent small commits.
     pub(crate) latency: Mutex<Latency>,
@@ -255,7 +255,7 @@ impl Volume {
         self.shared.scrubbed.load(Ordering::Relaxed)
     }
 
-    /// Bytes of frozen replicas that the file system compressed, or had compressed before, since the volume was opened.
+    /// Bytes of frozen replicas that were found compressed or made so since the volume was opened, also of those deleted since.
     #[must_use]
     pub fn compressed_bytes(&self) -> u64 {
         self.shared.compressed.load(Ordering::Relaxed)

@@ -106,7 +106,7 @@ async fn small_calls_do_not_wait_behind_big_ones(runtime: Runtime) {
 
 both!(small_calls_do_not_wait_behind_big_ones);
 
-/// A file, and how often the server told that it cannot be read.
+/// A file, and how often the server said that it cannot be read.
 struct FileService(File, Arc<AtomicUsize>);
 
 impl Service for FileService {
