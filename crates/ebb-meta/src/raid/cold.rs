@@ -14,9 +14,9 @@ use crate::map::Metablock;
 pub struct Cold {
     /// Itself.
     pub metablock: MetablockId,
-    /// Its file.
+    /// Its file. A snapshot may have it alone, and the file may be gone.
     pub inode: InodeId,
-    /// A directory with a name of the file.
+    /// A directory with a name of the file. 0: a snapshot has the metablock alone.
     pub directory: InodeId,
     /// Which metablock of the file.
     pub index: u64,
@@ -61,7 +61,8 @@ pub(super) fn is_settled(block: &Metablock, wanted: usize, trimmed: Option<u64>)
 }
 
 impl Machine {
-    /// Metablocks of a dataset that are due and could become slots now, in the order of their directories. It walks all names.
+    /// Metablocks of a dataset that are due and could become slots now: those of files in the order of their directories, then those
+    /// that snapshots alone have. It walks all names.
     ///
     /// `is_asked`: files whose metablocks are due whatever their age. A Seal asks the same again, and whether a lease
     /// or a recovery is in its way.
@@ -69,37 +70,50 @@ impl Machine {
         &'a self,
         dataset: DatasetId,
         due: Due,
-        is_asked: impl Fn(InodeId) -> bool + 'a,
+        is_asked: impl Fn(InodeId) -> bool + Clone + 'a,
     ) -> impl Iterator<Item = Cold> + 'a {
         let full = self.datasets.settings(dataset).metablock_size;
+        let is_due = move |block: &Metablock, now: bool| {
+            block.frozen.is_none_or(|frozen| frozen.raid_set.is_none())
+                && block.version != Version::ZERO
+                && block.length >= due.min_len
+                && (now || due.is_old(block, full))
+        };
         let mut several_names = BTreeSet::new();
         let files = self.names().filter_map(move |named| {
             let inode = self.inodes.get(&named.inode).filter(|inode| inode.dataset == dataset)?;
             let file = inode.file().filter(|_| !inode.recovering())?;
             (inode.nlink < 2 || several_names.insert(named.inode)).then_some((named, file))
         });
-        files.flat_map(move |(named, file)| {
+        let asked = is_asked.clone();
+        let live = files.flat_map(move |(named, file)| {
             let wanted = self.wanted_copies(named.inode);
             let trimmed = file.trim.as_ref().map(|trim| trim.metablock);
-            let now = is_asked(named.inode);
-            let is_due = move |block: &&Metablock| {
-                block.frozen.is_none_or(|frozen| frozen.raid_set.is_none())
-                    && block.version != Version::ZERO
-                    && block.length >= due.min_len
-                    && (now || due.is_old(block, full))
-                    && is_settled(block, wanted, trimmed)
-            };
-            file.map.iter().filter(is_due).map(move |block| Cold {
-                metablock: block.id,
-                inode: named.inode,
-                directory: named.parent,
-                index: block.index,
-                version: block.version,
-                length: block.stored_length(),
-                committed_s: block.committed_s,
-                members: block.members.to_vec(),
-                is_frozen: block.frozen.is_some(),
-            })
-        })
+            let now = asked(named.inode);
+            let blocks = file.map.iter().filter(move |block| is_due(block, now) && is_settled(block, wanted, trimmed));
+            blocks.map(move |block| Cold::new(block, named.inode, named.parent))
+        });
+        let wanted = self.wanted_in(dataset);
+        let kept = self.snapshots.kept.iter().map(|(_, kept)| kept).filter(move |kept| {
+            kept.dataset == dataset && is_due(&kept.block, is_asked(kept.inode)) && is_settled(&kept.block, wanted, None)
+        });
+        // Its file may be gone: those of one file go together, whatever directory it was in.
+        live.chain(kept.map(|kept| Cold::new(&kept.block, kept.inode, InodeId::default())))
+    }
+}
+
+impl Cold {
+    fn new(block: &Metablock, inode: InodeId, directory: InodeId) -> Self {
+        Self {
+            metablock: block.id,
+            inode,
+            directory,
+            index: block.index,
+            version: block.version,
+            length: block.stored_length(),
+            committed_s: block.committed_s,
+            members: block.members.to_vec(),
+            is_frozen: block.frozen.is_some(),
+        }
     }
 }

@@ -140,23 +140,14 @@ impl Machine {
             bail!(Invalid, "{id}: {inode_id} is in {}, not {dataset}", inode.dataset);
         }
         check_content(id, block, slot, dissolved)?;
-        if block.frozen.is_some() {
-            return Ok(());
+        if block.frozen.is_none() {
+            // The file's epoch may have moved on: a version names one content.
+            check_idle(inode_id, inode, inode.epoch)?;
+            if file.trim.as_ref().is_some_and(|trim| trim.metablock == metablock.raw()) {
+                bail!(Busy, "{id}: {metablock} has a trim that is not on all members");
+            }
         }
-        // The file's epoch may have moved on: a version names one content.
-        check_idle(inode_id, inode, inode.epoch)?;
-        if file.trim.as_ref().is_some_and(|trim| trim.metablock == metablock.raw()) {
-            bail!(Busy, "{id}: {metablock} has a trim that is not on all members");
-        }
-        let wanted = self.wanted_copies(inode_id);
-        // I-66: one copy of a metablock that lacks others may lie beside a row, and a single loss takes both.
-        if block.members.len() < wanted || !block.left_out().is_empty() {
-            bail!(Busy, "{id}: {metablock} has {} of {wanted} copies", block.members.len());
-        }
-        if block.members.iter().any(pb::Member::is_guest) {
-            bail!(Busy, "{id}: a copy of {metablock} is away from home");
-        }
-        Ok(())
+        check_copies(id, block, self.wanted_copies(inode_id))
     }
 
     /// The same of a metablock that snapshots alone have: nobody writes it.
@@ -172,7 +163,8 @@ impl Machine {
         if kept.dataset != dataset || kept.inode.raw() != slot.inode {
             bail!(Invalid, "{id}: {metablock} was {}'s in {}", kept.inode, kept.dataset);
         }
-        check_content(id, &kept.block, slot, dissolved)
+        check_content(id, &kept.block, slot, dissolved)?;
+        check_copies(id, &kept.block, self.wanted_in(dataset))
     }
 
     fn seal(&mut self, call: &mut Call<'_>, set: &pb::RaidSet, leaving: &BTreeMap<MetablockId, Vec<pb::Member>>) {
@@ -241,6 +233,21 @@ fn check_content(
         Some(old) if !dissolved.contains_key(&old) => bail!(Busy, "{id}: {} is in {old}", block.id),
         _ => Ok(()),
     }
+}
+
+/// What no RAID set has is to have all its copies, at home.
+fn check_copies(id: RaidSetId, block: &Metablock, wanted: usize) -> Result<()> {
+    if block.frozen.is_some_and(|frozen| frozen.raid_set.is_some()) {
+        return Ok(());
+    }
+    // I-66: one copy of a metablock that lacks others may lie beside a row, and a single loss takes both.
+    if block.members.len() < wanted || !block.left_out().is_empty() {
+        bail!(Busy, "{id}: {} has {} of {wanted} copies", block.id, block.members.len());
+    }
+    if block.members.iter().any(pb::Member::is_guest) {
+        bail!(Busy, "{id}: a copy of {} is away from home", block.id);
+    }
+    Ok(())
 }
 
 /// The code of a record, within its bounds.

@@ -4,6 +4,7 @@ use ebb_types::{DatasetId, InodeId};
 
 use super::cold::{Due, is_settled};
 use crate::Machine;
+use crate::map::Metablock;
 
 /// Bytes of a dataset, by recorded lengths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -20,7 +21,7 @@ pub struct RaidTally {
     pub short: u64,
     /// In metablocks whose copies are missing, away from home or being changed.
     pub unready: u64,
-    /// On disks, for files.
+    /// On disks, for files and snapshots.
     pub stored: u64,
     /// On disks, for rows.
     pub rows: u64,
@@ -29,28 +30,33 @@ pub struct RaidTally {
 }
 
 impl Machine {
-    /// Counts a dataset. It walks all its files. `in_scope`: which of them.
+    /// Counts a dataset. It walks all its files, and what snapshots alone have. `in_scope`: which files.
     pub fn raid_tally(&self, dataset: DatasetId, due: Due, in_scope: impl Fn(InodeId) -> bool) -> RaidTally {
         let full = self.datasets.settings(dataset).metablock_size;
         let mut tally = RaidTally::default();
+        let mut add = |block: &Metablock, wanted: usize, trimmed: Option<u64>| {
+            let bytes = block.stored_length();
+            tally.stored += bytes * block.members.len() as u64;
+            let set = block.frozen.and_then(|frozen| frozen.raid_set).and_then(|id| self.raid.get(id));
+            let part = match set {
+                Some(set) if block.members.len() > set.code.copies as usize => &mut tally.sealed,
+                Some(_) => &mut tally.encoded,
+                None if bytes < due.min_len => &mut tally.short,
+                None if !due.is_old(block, full) => &mut tally.young,
+                None if !is_settled(block, wanted, trimmed) => &mut tally.unready,
+                None => &mut tally.due,
+            };
+            *part += block.length;
+        };
         for (id, inode) in self.inodes.iter().filter(|(id, inode)| inode.dataset == dataset && in_scope(**id)) {
             let Some(file) = inode.file() else { continue };
             let (wanted, trimmed) = (self.wanted_copies(*id), file.trim.as_ref().map(|trim| trim.metablock));
-            for block in file.map.iter().filter(|block| block.version != ebb_types::Version::ZERO) {
-                let bytes = block.stored_length();
-                tally.stored += bytes * block.members.len() as u64;
-                let set = block.frozen.and_then(|frozen| frozen.raid_set).and_then(|id| self.raid.get(id));
-                let part = match set {
-                    Some(set) if block.members.len() > set.code.copies as usize => &mut tally.sealed,
-                    Some(_) => &mut tally.encoded,
-                    None if bytes < due.min_len => &mut tally.short,
-                    None if !due.is_old(block, full) => &mut tally.young,
-                    None if !is_settled(block, wanted, trimmed) => &mut tally.unready,
-                    None => &mut tally.due,
-                };
-                *part += block.length;
-            }
+            let blocks = file.map.iter().filter(|block| block.version != ebb_types::Version::ZERO);
+            blocks.for_each(|block| add(block, wanted, trimmed));
         }
+        let kept = self.snapshots.kept.iter().map(|(_, kept)| kept);
+        let kept = kept.filter(|kept| kept.dataset == dataset && in_scope(kept.inode));
+        kept.for_each(|kept| add(&kept.block, self.wanted_in(dataset), None));
         for (_, set) in self.raid.iter().filter(|(_, set)| set.dataset == dataset) {
             tally.rows += set.rows.iter().map(|row| row.length).sum::<u64>();
             for slot in &set.slots {
