@@ -168,6 +168,11 @@ impl Shared {
             // With nothing to compare with, nothing that is cached is found outdated.
             core.map.clear();
         }
+        if self.runtime.has_bug(SeededBug::WritesFrozen) {
+            for record in &mut grant.metablocks {
+                record.frozen = record.frozen.filter(|frozen| frozen.raid_set != 0);
+            }
+        }
         core.install(&self.cache, mode, generation, grant);
         self.known.on_unsure_attr(inode.id);
         Ok(Taken::Lease)

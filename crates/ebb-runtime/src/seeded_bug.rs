@@ -86,6 +86,8 @@ seeded_bugs! {
     NotRetired = "not-retired";
     /// A thaw copies what was cut off, too.
     ThawsTheCut = "thaws-the-cut";
+    /// A client writes in place what a snapshot has.
+    WritesFrozen = "writes-frozen";
     /// Repair brings a node back at once that the writer cannot reach.
     BringsBack = "brings-back";
     /// A client that takes a file over does not tell the master.

@@ -29,16 +29,19 @@ pub struct VirtualArgs {
     jobs: NonZeroUsize,
     /// Inject one fault at a time, and check how long operations wait meanwhile. Most of these clusters have as many
     /// block servers as copies.
-    #[arg(long, conflicts_with_all = ["large", "power", "raid"])]
+    #[arg(long, conflicts_with_all = ["large", "power", "raid", "snapshots"])]
     single: bool,
     /// Run clusters whose cold metablocks trade their copies for check metablocks.
-    #[arg(long, conflicts_with_all = ["large", "power"])]
+    #[arg(long, conflicts_with_all = ["large", "power", "snapshots"])]
     raid: bool,
+    /// Run clusters whose clients take snapshots. Half of them have RAID sets, too.
+    #[arg(long, conflicts_with_all = ["large", "power"])]
+    snapshots: bool,
     /// Run large clusters: up to twenty block servers, eight clients and three proxies, with several faults at a time.
     #[arg(long, conflicts_with = "power")]
     large: bool,
     /// Kinds of faults, by the names in the report with hyphens, such as crash,one-way [default: drawn from the seed].
-    #[arg(long, value_delimiter = ',', conflicts_with_all = ["single", "large", "power", "raid"])]
+    #[arg(long, value_delimiter = ',', conflicts_with_all = ["single", "large", "power", "raid", "snapshots"])]
     faults: Vec<String>,
     /// Run clusters that follow their power. Policy, signal and kinds of faults are drawn from the seed.
     #[arg(long)]
@@ -84,6 +87,8 @@ pub(super) enum Work {
     Single,
     /// A cluster with RAID sets, under faults.
     Raid,
+    /// A cluster with snapshots, under faults.
+    Snapshots,
     /// A cluster that follows its power, under faults. `None` is drawn from the seed.
     Power { policy: Option<PolicyKind>, signal: Option<SignalKind> },
 }
@@ -95,6 +100,9 @@ impl Work {
         }
         if args.raid {
             return Ok(Self::Raid);
+        }
+        if args.snapshots {
+            return Ok(Self::Snapshots);
         }
         if !args.power {
             let kinds = args.faults.iter().map(|name| parse_kind(name)).collect::<Result<_>>()?;
@@ -108,6 +116,7 @@ impl Work {
         match self {
             Self::Large => ebb_virtual::run(seed, VirtualOptions { bug, ..VirtualOptions::large(seed) }),
             Self::Raid => ebb_virtual::run(seed, VirtualOptions { bug, ..VirtualOptions::raid(seed) }),
+            Self::Snapshots => ebb_virtual::run(seed, VirtualOptions { bug, ..VirtualOptions::snapshots(seed) }),
             Self::Faults(kinds) => {
                 let drawn = VirtualOptions::drawn(seed);
                 let faults = if kinds.is_empty() { drawn.faults } else { Some(kinds.clone()) };
@@ -126,7 +135,7 @@ impl Work {
     fn faults(&self) -> Vec<String> {
         match self {
             Self::Faults(kinds) if !kinds.is_empty() => kinds.iter().map(ToString::to_string).collect(),
-            Self::Faults(_) | Self::Large | Self::Raid => Kind::ALL.iter().map(ToString::to_string).collect(),
+            Self::Faults(_) | Self::Large | Self::Raid | Self::Snapshots => Kind::ALL.iter().map(ToString::to_string).collect(),
             Self::Single => Vec::new(),
             Self::Power { .. } => Fault::ALL.iter().map(|fault| fault.name().to_owned()).collect(),
         }
@@ -142,6 +151,7 @@ impl Work {
             Self::Large => return " --large".to_owned(),
             Self::Single => return " --single".to_owned(),
             Self::Raid => return " --raid".to_owned(),
+            Self::Snapshots => return " --snapshots".to_owned(),
             Self::Power { policy, signal } => (policy, signal),
         };
         let policy = policy.map_or_else(String::new, |policy| format!(" --policy {policy}"));
@@ -170,7 +180,7 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, work: &Wo
     let (mut passed, mut failed) = (0_u64, Vec::new());
     let mut injected: BTreeMap<String, u64> = work.faults().into_iter().map(|kind| (kind, 0)).collect();
     let (mut proxy, mut lost_in) = (ProxyUse::default(), 0_u64);
-    let (mut names, mut names_in) = (0_u64, 0_u64);
+    let (mut names, mut names_in, mut snapshots) = (0_u64, 0_u64, 0_u64);
     swarm::run_each(
         seeds,
         jobs,
@@ -184,6 +194,7 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, work: &Wo
             lost_in += u64::from(report.proxy.lost > 0);
             names += report.names;
             names_in += u64::from(report.names > 0);
+            snapshots += report.snapshots;
             if report.violations.is_empty() {
                 passed += 1;
                 return Next::GoOn;
@@ -206,6 +217,7 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, work: &Wo
             "seeds_with_lost_stays": lost_in,
             "names": names,
             "seeds_with_names": names_in,
+            "snapshots": snapshots,
         }));
     }
     let counts: Vec<String> = injected.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
@@ -215,7 +227,7 @@ fn run_range(context: &Context, seeds: Range<u64>, jobs: NonZeroUsize, work: &Wo
          lost, in {lost_in} seeds",
         proxy.done, proxy.repeated, proxy.moved, proxy.unknown, proxy.lost,
     ));
-    context.output.say(&format!("names: {names} operations, in {names_in} seeds"));
+    context.output.say(&format!("names: {names} operations, in {names_in} seeds; {snapshots} snapshots"));
     context.output.say(&format!("{passed} passed, {} failed", failed.len()));
     failed.is_empty()
 }

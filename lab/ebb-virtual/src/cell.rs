@@ -71,6 +71,13 @@ pub fn inspect(data: &[u8]) -> Value {
     Value::Torn(format!("it is a mixture of writes {owners:?}, or of other places"))
 }
 
+/// The values of `count` cells from `first` on, by cell. `data` has their bytes, fewer than all at the end of a file.
+#[must_use]
+pub fn inspect_run(first: u64, count: u64, data: &[u8]) -> Vec<(u64, Value)> {
+    let at = |index: u64| (index * CELL).min(data.len() as u64) as usize;
+    (0..count).map(|index| (first + index, inspect(&data[at(index)..at(index + 1)]))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

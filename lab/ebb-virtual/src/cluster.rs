@@ -24,6 +24,7 @@ use crate::faults::master_disk::{self, MASTER_DIR, Rot};
 use crate::files::ClientFiles;
 use crate::names::work::Names;
 use crate::options::VirtualOptions;
+use crate::snapshots::work::Taker;
 use crate::workload::{Board, Worker};
 
 /// Steps in which removed files give their space back: some in each of the longer files here.
@@ -42,6 +43,9 @@ const SCRUB_MAX: Duration = Duration::from_secs(5);
 
 /// Between two readings of a client's counters.
 const COUNT_PAUSE: Duration = Duration::from_millis(500);
+
+/// Work on snapshots is rarer than that on files: each snapshot recalls the leases of all writers.
+const SNAPSHOT_PAUSES: u32 = 8;
 
 /// How long a process that gave up stays down.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
@@ -433,6 +437,11 @@ impl Cluster {
                     Err(error) => tracing::debug!(number, %error, "no directory of names"),
                 }
             }));
+        }
+        if self.0.options.snapshots {
+            let dice = self.world().dice(&format!("snapshots {number} {}", self.world().now().as_nanos()));
+            let taker = Taker::new(self.0.board.clone(), number, files.client().clone(), runtime.clone());
+            tasks.push(runtime.spawn("snapshots", taker.run(dice, self.0.options.work_pause_max * SNAPSHOT_PAUSES)));
         }
         for task in tasks {
             task.join().await?;

@@ -13,6 +13,7 @@ use crate::cell::{Value, WriteId};
 use crate::invariants::Violation;
 use crate::locks::Hold;
 use crate::names::{Answer, Record};
+use crate::snapshots::Snapshots;
 use crate::workload::OWN_FIRST;
 
 /// Virtual nanoseconds.
@@ -158,6 +159,7 @@ pub struct History {
     names: Vec<Record>,
     names_unanswered: usize,
     files_named: u32,
+    snapshots: Snapshots,
     complaints: Vec<Violation>,
 }
 
@@ -296,6 +298,23 @@ impl History {
     pub fn next_file(&mut self) -> u32 {
         self.files_named += 1;
         self.files_named
+    }
+
+    /// The file with one user that has this inode, as far as its user was told.
+    #[must_use]
+    pub fn own_file_of(&self, inode: u64) -> Option<usize> {
+        self.own.iter().find(|(_, own)| own.inode == Some(inode)).map(|(file, _)| *file)
+    }
+
+    /// Snapshots, by name.
+    #[must_use]
+    pub fn snapshots(&self) -> &Snapshots {
+        &self.snapshots
+    }
+
+    /// The same, to be changed.
+    pub fn snapshots_mut(&mut self) -> &mut Snapshots {
+        &mut self.snapshots
     }
 
     /// An answer was wrong.

@@ -7,6 +7,7 @@ pub mod append;
 pub mod atomic;
 pub mod available;
 pub mod copies;
+pub mod cut;
 pub mod disks;
 pub mod fresh;
 pub mod gray;
@@ -43,6 +44,10 @@ impl Violation {
 #[must_use]
 pub fn check_history(history: &History) -> Vec<Violation> {
     let mut violations = history.complaints().to_vec();
+    violations.extend(cut::check(history));
+    let mut with_snapshots = history.clone();
+    cut::as_reads(history).into_iter().for_each(|read| with_snapshots.read(read));
+    let history = &with_snapshots;
     violations.extend(torn::check(history));
     violations.extend(whole::check(history));
     violations.extend(fresh::check(history));

@@ -20,7 +20,7 @@
 //! die together.
 //!
 //! Reading order: [`options`], [`report`], [`cluster`] with [`datasets`], [`faults`], [`workload`] with [`own`],
-//! [`locks`], [`cell`] and [`files`], [`history`], [`watch`], [`observer`], [`survey`], [`invariants`], [`swarm`].
+//! [`locks`], [`snapshots`], [`cell`] and [`files`], [`history`], [`watch`], [`observer`], [`survey`], [`invariants`], [`swarm`].
 //! Beside them: [`gray`], runs in which a node is slow for long; [`power`], a cluster that follows its power, with runs
 //! of its own ([`power::run`]); and [`single`], one fault at a time.
 #![forbid(unsafe_code)]
@@ -41,6 +41,7 @@ pub mod own;
 pub mod power;
 pub mod report;
 pub mod single;
+pub mod snapshots;
 pub mod survey;
 pub mod swarm;
 #[cfg(test)]
@@ -101,6 +102,7 @@ fn report(board: &Board, violations: Vec<Violation>) -> Report {
         reads: history.reads().len() as u64,
         locks: history.holds().len() as u64,
         names: history.names().len() as u64,
+        snapshots: history.snapshots().values().filter(|taken| taken.end.is_some()).count() as u64,
         short_circuit_reads: counts.values().map(|counts| counts.short_circuit_reads).sum(),
         extra_reads: counts.values().map(|counts| counts.extra_reads).sum(),
         thawed: counts.values().map(|counts| counts.thawed_metablocks).sum(),

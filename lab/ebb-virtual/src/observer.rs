@@ -12,6 +12,7 @@ use crate::cluster::Cluster;
 use crate::datasets;
 use crate::files::{ClientFiles, Files};
 use crate::invariants::{Violation, disks, healthy, locks, names, replicas};
+use crate::snapshots::LookAtRest;
 use crate::survey::Survey;
 use crate::workload::{Board, TOKENS, Worker};
 
@@ -123,6 +124,11 @@ impl<'a> Observer<'a> {
         let files = Arc::new(runtime.timeout(rest_max, "a session", session).await.map_err(failed)?);
         let worker = Worker { board: self.board.clone(), client: OBSERVER, files: files.clone() };
         let mut violations: Vec<Violation> = worker.read_everything().await.map_err(failed).err().into_iter().collect();
+        if self.cluster.options().snapshots {
+            let (client, runtime, clients) = (files.client().clone(), runtime.clone(), self.cluster.options().clients);
+            let look = LookAtRest { board: self.board, client, runtime, tokens: made, clients };
+            violations.extend(look.run(rest_max).await.map_err(failed)?);
+        }
         let listing = files.list().await.map_err(failed)?;
         violations.extend(names::check(made, &listing));
         violations.extend(names::check_own(&self.board.history.lock(), &listing));

@@ -55,6 +55,8 @@ pub struct VirtualOptions {
     pub shares_hosts: bool,
     /// Clients use a few names of one directory, too.
     pub names: bool,
+    /// Clients take snapshots of the run's dataset, too.
+    pub snapshots: bool,
     /// Longest pause of a worker between two operations.
     pub work_pause_max: Duration,
     /// A mistake that the code is to make, to see whether it is found.
@@ -86,6 +88,7 @@ impl Default for VirtualOptions {
             extra_share_percent: 0,
             shares_hosts: false,
             names: false,
+            snapshots: false,
             work_pause_max: Duration::from_millis(150),
             bug: None,
         }
@@ -163,6 +166,13 @@ impl VirtualOptions {
             rest_max: Duration::from_secs(900),
             ..drawn
         }
+    }
+
+    /// As drawn, half of them with RAID sets, and clients take snapshots.
+    #[must_use]
+    pub fn snapshots(seed: u64) -> Self {
+        let drawn = if Dice::new(seed, "snapshots").coin() { Self::raid(seed) } else { Self::drawn(seed) };
+        Self { snapshots: true, rest_max: Duration::from_secs(900), ..drawn }
     }
 
     /// A run at scale: up to twenty block servers in up to five racks, up to eight clients and three proxies, and

@@ -32,6 +32,8 @@ pub struct Report {
     pub locks: u64,
     /// Operations on names.
     pub names: u64,
+    /// Snapshots that were taken.
+    pub snapshots: u64,
     /// Reads by descriptors of a block server on the client's host, as clients counted them until shortly before their ends.
     pub short_circuit_reads: u64,
     /// Reads that extra copies answered, as clients counted them until shortly before their ends.

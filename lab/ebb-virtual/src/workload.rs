@@ -13,7 +13,7 @@ use ebb_runtime::virt::{Dice, World};
 use ebb_types::CHUNK_SIZE;
 use parking_lot::Mutex;
 
-use crate::cell::{CELL, WriteId, fill, inspect};
+use crate::cell::{CELL, WriteId, fill, inspect_run};
 use crate::datasets::METABLOCK;
 use crate::faults::kind::Kind;
 use crate::files::Files;
@@ -259,12 +259,7 @@ impl Worker {
     ) -> ebb_types::Result<u64> {
         let start = self.now();
         let data = self.files.read(&self.name(file), first * CELL, (count * CELL) as u32).await?;
-        let cell = |index: u64| {
-            let from = (index * CELL).min(data.len() as u64) as usize;
-            let to = ((index + 1) * CELL).min(data.len() as u64) as usize;
-            (first + index, inspect(&data[from..to]))
-        };
-        let values = (0..count).map(cell).collect();
+        let values = inspect_run(first, count, &data);
         let end = self.now();
         tracing::trace!(client = self.client, file, first, count, start, end, bytes = data.len(), "read");
         self.board.history.lock().read(Read { client: self.client, file, values, start, end, at_rest });

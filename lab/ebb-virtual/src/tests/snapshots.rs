@@ -1,17 +1,22 @@
 //! Snapshots in a whole cluster: taken while files are written, and read while everything changes.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_client::{Access, Client, Created, EntryDetail, Handle, NewFile, Rename, RenameMode};
 use ebb_power::PolicyKind;
+use ebb_runtime::SeededBug;
 use ebb_runtime::virt::{Dice, World, WorldOptions};
 use ebb_types::{Credentials, ErrorKind, InodeId, NodeId, Result};
 use ebb_wire::pb;
 use pb::meta_op::{CreateDataset, ListDatasets, Op, RemoveSnapshot, TakeSnapshot};
 
 use crate::power::{PowerCluster, PowerOptions};
+use crate::swarm::{self, Next};
+use crate::tests::cluster::good;
+use crate::{VirtualOptions, run};
 
 const NODES: usize = 6;
 const METABLOCK: usize = 512 << 10;
@@ -352,4 +357,34 @@ fn what_snapshots_alone_have_is_copied_when_a_node_is_drained_or_lost() {
         scene.check("last reader").await;
         scene.client.disconnect().await.unwrap();
     });
+}
+
+#[test]
+fn without_faults_snapshots_are_cuts() {
+    let options = VirtualOptions { snapshots: true, fault_pause: Duration::ZERO, ..VirtualOptions::default() };
+    let report = run(3, options);
+    good(&report);
+    assert!(report.snapshots > 5, "{report:?}");
+}
+
+#[test]
+fn under_faults_every_snapshot_is_a_cut_and_stays() {
+    let mut taken = 0;
+    swarm::run_all(0..16, NonZeroUsize::MIN, VirtualOptions::snapshots, |report| {
+        good(&report);
+        taken += report.snapshots;
+        Next::GoOn
+    });
+    assert!(taken > 100, "{taken} snapshots");
+}
+
+#[test]
+fn writes_to_what_a_snapshot_has_are_found() {
+    let mut found = Vec::new();
+    let options = |seed| VirtualOptions { bug: Some(SeededBug::WritesFrozen), ..VirtualOptions::snapshots(seed) };
+    swarm::run_all(0..10, NonZeroUsize::MIN, options, |report| {
+        found = report.violations;
+        if found.is_empty() { Next::GoOn } else { Next::Stop }
+    });
+    assert!(!found.is_empty());
 }
