@@ -135,7 +135,9 @@ impl Work {
     fn faults(&self) -> Vec<String> {
         match self {
             Self::Faults(kinds) if !kinds.is_empty() => kinds.iter().map(ToString::to_string).collect(),
-            Self::Faults(_) | Self::Large | Self::Raid | Self::Snapshots => Kind::ALL.iter().map(ToString::to_string).collect(),
+            Self::Faults(_) | Self::Large | Self::Raid | Self::Snapshots => {
+                Kind::ALL.iter().map(ToString::to_string).collect()
+            }
             Self::Single => Vec::new(),
             Self::Power { .. } => Fault::ALL.iter().map(|fault| fault.name().to_owned()).collect(),
         }

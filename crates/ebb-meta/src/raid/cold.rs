@@ -95,7 +95,9 @@ impl Machine {
         });
         let wanted = self.wanted_in(dataset);
         let kept = self.snapshots.kept.iter().map(|(_, kept)| kept).filter(move |kept| {
-            kept.dataset == dataset && is_due(&kept.block, is_asked(kept.inode)) && is_settled(&kept.block, wanted, None)
+            kept.dataset == dataset
+                && is_due(&kept.block, is_asked(kept.inode))
+                && is_settled(&kept.block, wanted, None)
         });
         // Its file may be gone: those of one file go together, whatever directory it was in.
         live.chain(kept.map(|kept| Cold::new(&kept.block, kept.inode, InodeId::default())))

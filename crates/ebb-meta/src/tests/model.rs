@@ -19,6 +19,8 @@ struct Node {
     gid: u32,
     mtime: i64,
     ctime: i64,
+    /// The directory in which it is, or was last; none, if that is gone for good.
+    parent: Option<usize>,
     entries: BTreeMap<&'static str, usize>,
 }
 
@@ -50,8 +52,9 @@ impl Model {
         2 + self.nodes[node].entries.values().filter(|entry| self.nodes[**entry].kind == 2).count() as u32
     }
 
+    /// A directory that was felled still counts as below the one that it was in: nothing from above is moved into it.
     fn is_above(&self, above: usize, below: usize) -> bool {
-        above == below || self.nodes[above].entries.values().any(|entry| self.is_above(*entry, below))
+        above == below || self.nodes[below].parent.is_some_and(|parent| self.is_above(above, parent))
     }
 
     fn may(&self, node: usize, want: u32) -> bool {
@@ -125,7 +128,8 @@ impl Model {
             mode &= !0o2000;
         }
         let uid = self.user.uid;
-        self.nodes.push(Node { kind, mode, uid, gid, mtime: self.now, ctime: self.now, entries: BTreeMap::new() });
+        let (mtime, ctime) = (self.now, self.now);
+        self.nodes.push(Node { kind, mode, uid, gid, mtime, ctime, parent: Some(parent), entries: BTreeMap::new() });
         let new = self.nodes.len() - 1;
         self.nodes[parent].entries.insert(name, new);
         self.touch(parent, true);
@@ -210,8 +214,8 @@ impl Model {
             (How::Exchange, None) => return Err(E::NotFound),
             _ => {}
         }
-        // Nothing can be looked up in a removed directory, before any permission to rename is asked for.
-        if self.is_removed(to.0) {
+        // Nothing gets a name in a removed directory. An exchange gives one in each; that comes before permissions.
+        if self.is_removed(to.0) || how == How::Exchange && self.is_removed(from.0) {
             return Err(E::NotFound);
         }
         if self.is_above(source, to.0) {
@@ -251,8 +255,10 @@ impl Model {
         }
         self.nodes[from.0].entries.remove(from.1);
         self.nodes[to.0].entries.insert(to.1, source);
+        self.nodes[source].parent = Some(to.0);
         if let (How::Exchange, Some(target)) = (how, target) {
             self.nodes[from.0].entries.insert(from.1, target);
+            self.nodes[target].parent = Some(from.0);
         }
         self.touch(source, false);
         self.touch(from.0, true);
@@ -363,6 +369,7 @@ impl Both {
             gid: 0,
             mtime: attr.mtime_ns,
             ctime: attr.ctime_ns,
+            parent: None,
             entries: BTreeMap::new(),
         };
         let model = Model { nodes: vec![root], user: Credentials::root(), now: 0 };
@@ -458,10 +465,11 @@ impl Both {
     /// Takes reaped nodes out of the model, which numbers the others anew.
     fn forget(&mut self, gone: &[usize]) {
         let kept: Vec<usize> = (0..self.inodes.len()).filter(|node| !gone.contains(node)).collect();
-        let number = |node: &usize| kept.iter().position(|other| other == node).unwrap();
+        let position = |node: &usize| kept.iter().position(|other| other == node);
         let nodes = kept.iter().map(|node| {
             let mut node = self.model.nodes[*node].clone();
-            node.entries = node.entries.iter().map(|(name, entry)| (*name, number(entry))).collect();
+            node.entries = node.entries.iter().map(|(name, entry)| (*name, position(entry).unwrap())).collect();
+            node.parent = node.parent.as_ref().and_then(position);
             node
         });
         self.model.nodes = nodes.collect();

@@ -147,8 +147,7 @@ impl Taker {
         let mut names = Vec::new();
         let mut after = None;
         loop {
-            let page =
-                self.client.read_dir(&Credentials::root(), directory, after, PAGE, EntryDetail::Names).await?;
+            let page = self.client.read_dir(&Credentials::root(), directory, after, PAGE, EntryDetail::Names).await?;
             for entry in page.entries {
                 after = Some(entry.cookie);
                 names.push((String::from_utf8_lossy(&entry.name).into_owned(), entry.inode));
