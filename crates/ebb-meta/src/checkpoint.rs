@@ -373,7 +373,7 @@ impl Loader {
             Record::PastEntry(record) => self.machine.load_past_name(&record),
             Record::Deleted(deleted) => {
                 for member in &deleted.members {
-                    self.machine.replicas.queue_delete(MetablockId::new(deleted.metablock), *member);
+                    self.machine.replicas.load_deleted(MetablockId::new(deleted.metablock), *member);
                 }
                 Ok(())
             }
@@ -497,6 +497,7 @@ impl Loader {
             bail!(Corrupt, "the checkpoint has no root directory");
         }
         self.machine.check_slots()?;
+        self.machine.replicas.drop_deleted_in_use();
         self.machine.finish_snapshots()?;
         let mut usage = std::collections::BTreeMap::<DatasetId, Usage>::new();
         for (id, inode) in &self.machine.inodes {

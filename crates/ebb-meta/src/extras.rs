@@ -133,14 +133,25 @@ impl Machine {
         }
     }
 
-    /// Ends the extra copies of a file that is freed, and queues their deletion.
-    pub(crate) fn free_extras(&mut self, call: &mut Call<'_>, id: InodeId) {
+    /// Ends the extra copies of a file that is being freed, and returns them: what becomes of them depends on their metablocks.
+    pub(crate) fn take_extras(&mut self, call: &mut Call<'_>, id: InodeId) -> Vec<(MetablockId, Vec<pb::Member>)> {
+        let mut taken = Vec::new();
         for block in self.extras.of_file(id) {
-            // Ordering: queued before the record of the copy goes, which names its volume.
-            for member in self.extras.get(id, block).to_vec() {
-                self.replicas.queue_delete(block, member);
-            }
+            taken.push((block, self.extras.get(id, block).to_vec()));
             self.put_extras(call, id, block, &[]);
+        }
+        taken
+    }
+
+    /// Queues the deletion of extra copies of metablocks that are gone.
+    ///
+    /// Snapshots and RAID sets may have one still. Its copies are strays, which are deleted by their lives: a queued deletion is one of
+    /// any life, and would hit a member that comes to this volume later.
+    pub(crate) fn free_extras(&mut self, extras: Vec<(MetablockId, Vec<pb::Member>)>) {
+        for (block, members) in extras {
+            if self.replicas.owner_of(block).is_none() {
+                members.into_iter().for_each(|member| self.replicas.queue_delete(block, member));
+            }
         }
     }
 

@@ -73,8 +73,29 @@ impl Replicas {
         }
     }
 
+    /// Has a replica deleted, of whatever life it is.
     pub(crate) fn queue_delete(&mut self, id: MetablockId, member: pb::Member) {
+        // I-26: the deletion may come late, and would hit a replica that became a member meanwhile.
+        assert!(
+            !self.owners.contains_key(&id),
+            "{id} is in use, and every replica of it on v{} would go",
+            member.volume
+        );
         self.deleted.insert((member.volume_id(), id), member);
+    }
+
+    /// Takes a queued deletion of a checkpoint in. Its metablock may be loaded later.
+    pub(crate) fn load_deleted(&mut self, id: MetablockId, member: pb::Member) {
+        self.deleted.insert((member.volume_id(), id), member);
+    }
+
+    /// Drops queued deletions of what is in use. A release before this one queued them for extra copies whose metablocks RAID sets
+    /// had still. Volumes report such copies as strays.
+    pub(crate) fn drop_deleted_in_use(&mut self) {
+        let in_use: Vec<_> = self.deleted.keys().filter(|(_, id)| self.owners.contains_key(id)).copied().collect();
+        for key in in_use {
+            self.deleted.remove(&key);
+        }
     }
 
     pub(crate) fn change_set(&mut self, id: MetablockId, old: &[pb::Member], new: &[pb::Member]) {

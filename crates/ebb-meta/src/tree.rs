@@ -303,7 +303,7 @@ impl Machine {
 
     fn free_inode(&mut self, call: &mut Call<'_>, id: InodeId) {
         // Ordering: extra copies are found by the file's record, which goes next.
-        self.free_extras(call, id);
+        let extras = self.take_extras(call, id);
         self.preserve(id);
         let Some(inode) = self.inodes.remove(&id) else { return };
         let is_empty = inode.directory().is_none_or(|body| body.count == 0);
@@ -328,6 +328,7 @@ impl Machine {
                 self.lose_metablock(call, id, inode.dataset, block);
             }
         }
+        self.free_extras(extras);
         call.effects.push(Effect::Freed(id));
     }
 }

@@ -162,3 +162,18 @@ fn a_dataset_has_a_share_of_the_unused_space() {
     assert_eq!(world.run(set(100)).unwrap_err(), E::Invalid);
     assert_eq!(world.run(set(0)).unwrap().dataset.unwrap().extra_share_percent, 0);
 }
+
+/// A deletion that is queued hits a replica of any life, and may come after a repair has put a member there (I-26).
+#[test]
+fn no_deletion_is_queued_for_what_a_snapshot_still_has() {
+    let mut world = World::new();
+    let (inode, block) = settled(&mut world, "f", &[1, 2]);
+    change(&mut world, block, &[], &[3]).unwrap();
+    let take = pb::meta_op::TakeSnapshot { dataset: 0, name: b"s".to_vec() };
+    world.run(pb::meta_op::Op::TakeSnapshot(take)).unwrap();
+    world.unlink(ROOT, "f").unwrap();
+    world.reap(&[inode]);
+    assert!(world.effects.contains(&effect(inode, block, &[3], &[])), "{:?}", world.effects);
+    assert_eq!(world.machine.deleted_on(member(3).volume_id()).count(), 0);
+    assert_eq!(world.machine.check(), Vec::<String>::new());
+}
