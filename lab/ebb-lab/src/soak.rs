@@ -84,7 +84,8 @@ const fn kind_of(seed: u64) -> Work {
         0..3 => Work::Faults(Vec::new()),
         3 => Work::Single,
         4..7 => Work::Power { policy: None, signal: None },
-        7..9 => Work::Raid,
+        7 => Work::Raid,
+        8 => Work::Snapshots,
         _ => Work::Large,
     }
 }
