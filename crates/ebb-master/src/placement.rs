@@ -10,6 +10,7 @@ use ebb_wire::pb;
 
 use crate::chains::{self, PlacementReservation};
 use crate::copies::Task;
+use crate::copies::repair::Condition;
 use crate::fewer::attempts;
 use crate::registry::{Patience, Sleep};
 use crate::shared::Shared;
@@ -129,6 +130,35 @@ pub(crate) fn place_new(shared: &Shared, need: &Need) -> Result<(pb::Placement, 
     })?;
     let reservation = chains::reserve(shared, &need.dataset, &members, need.bytes);
     Ok((pb::Placement { members }, reservation))
+}
+
+/// Places an heir on the volumes of what it takes the place of, so that each copies within itself. None: not all of these can take
+/// it. Then it is placed as any new metablock.
+pub(crate) fn place_heir(
+    shared: &Shared,
+    need: &Need,
+    frozen: &pb::Metablock,
+) -> Option<(pb::Placement, PlacementReservation)> {
+    let metablock = frozen.metablock_id();
+    let is_there = shared.with_view(|view| {
+        let volumes = volumes(view, Patience::Prompt);
+        let gray = view.soft.gray.slowest_first();
+        let takes_it = |member: &pb::Member| {
+            let node = member.node_id();
+            let found = volumes.volumes.iter().find(|volume| volume.volume == member.volume_id());
+            found.is_some_and(|volume| volume.usable && !volume.off && volume.has_room(need.bytes))
+                && view.condition(metablock, member) == Condition::Good
+                && !member.is_guest()
+                && !gray.contains(&node)
+                && !need.exclude.contains(&node)
+        };
+        frozen.members.len() == need.replicas && frozen.members.iter().all(takes_it)
+    });
+    let placed = || {
+        let reservation = chains::reserve(shared, &need.dataset, &frozen.members, need.bytes);
+        (pb::Placement { members: frozen.members.clone() }, reservation)
+    };
+    is_there.then(placed)
 }
 
 /// Places fewer copies of a new metablock than wanted. `error` says why the whole set cannot be placed.

@@ -13,7 +13,7 @@ use pb::meta_op::Op;
 use crate::chains::PlacementReservation;
 use crate::deletes::is_deleting;
 use crate::leases::Mode;
-use crate::placement::{Need, place_new};
+use crate::placement::{Need, place_heir, place_new};
 use crate::reserve::{Offer, Reservations, Short, choose_reserved};
 use crate::shared::Shared;
 use crate::soft::Soft;
@@ -132,7 +132,8 @@ pub(crate) fn for_grant(shared: &Shared, grant: &pb::meta_op::Grant, writer: &Ho
             let turn = usize::try_from(*index).unwrap_or(usize::MAX) % grant.hosts.len();
             need.preferred = vec![HostName::new(grant.hosts[turn].clone())];
         }
-        placed.add(place_new(shared, &need)?);
+        let beside = found.filter(|_| is_thawed).and_then(|at| place_heir(shared, &need, &existing[at]));
+        placed.add(beside.map_or_else(|| place_new(shared, &need), Ok)?);
     }
     Ok(placed)
 }

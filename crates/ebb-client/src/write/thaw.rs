@@ -201,7 +201,9 @@ impl Shared {
         target: &pb::Member,
         filled: &[pb::Member],
     ) -> Result<(), Failed> {
-        let sources = self.sources(frozen, heir, filled);
+        let mut sources = self.sources(frozen, heir, filled);
+        // Of those that serve as soon as others, the one on the target's own node: no link carries its bytes.
+        sources.sort_by_key(|giver| (giver.serves_in, giver.member.node != target.node));
         let (soon, later): (Vec<Giver>, Vec<Giver>) =
             sources.into_iter().partition(|giver| !frozen.is_in_raid_set() || giver.serves_in <= SOON);
         let first = match self.fill_from(epoch, frozen, heir, target, &soon).await {

@@ -11,7 +11,7 @@ use ebb_runtime::SeededBug;
 use ebb_runtime::virt::{Dice, World, WorldOptions};
 use ebb_types::{Credentials, ErrorKind, InodeId, NodeId, Result};
 use ebb_wire::pb;
-use pb::meta_op::{CreateDataset, ListDatasets, Op, RemoveSnapshot, TakeSnapshot};
+use pb::meta_op::{CreateDataset, GetMap, ListDatasets, Op, RemoveSnapshot, TakeSnapshot};
 
 use crate::power::{PowerCluster, PowerOptions};
 use crate::swarm::{self, Next};
@@ -190,6 +190,18 @@ impl Scene {
     async fn kept_bytes(&self) -> u64 {
         let listed = self.client.meta(&root(), Op::ListDatasets(ListDatasets::default())).await.unwrap().datasets;
         listed.iter().find(|dataset| dataset.id == self.dataset).unwrap().kept_bytes
+    }
+
+    /// The first metablock of a file, with nodes and volumes of its members, once it is synced.
+    async fn members_of(&mut self, name: &str) -> (u64, Vec<(u64, u64)>) {
+        let handle = self.handle(name).await;
+        self.client.fsync(handle).await.unwrap();
+        let inode = self.client.lookup(&root(), self.directory, name.as_bytes()).await.unwrap().inode;
+        let map = Op::GetMap(GetMap { inode: inode.raw(), first_index: 0, limit: 1 });
+        let block = self.client.meta(&root(), map).await.unwrap().metablocks.remove(0);
+        let mut members: Vec<_> = block.members.iter().map(|member| (member.node, member.volume)).collect();
+        members.sort_unstable();
+        (block.id, members)
     }
 
     /// Replicas on a node, as it reports them.
@@ -387,4 +399,26 @@ fn writes_to_what_a_snapshot_has_are_found() {
         if found.is_empty() { Next::GoOn } else { Next::Stop }
     });
     assert!(!found.is_empty());
+}
+
+/// Goal: no link carries what a write to a snapshot's metablock copies. Method: the heir has the volumes of the old one; with a node that
+/// drains it has others.
+#[test]
+fn what_a_snapshot_has_is_copied_where_it_lies() {
+    World::run(61, WorldOptions::default(), |world| async move {
+        let mut scene = Scene::start(&world, 61).await;
+        scene.create().await;
+        let first = scene.members_of("f1").await;
+        scene.take_snapshot("one").await.unwrap();
+        scene.write("f1", 0, 1_000).await;
+        let heir = scene.members_of("f1").await;
+        assert!(heir.0 != first.0 && heir.1 == first.1, "{first:?}, then {heir:?}");
+        scene.take_snapshot("two").await.unwrap();
+        scene.cluster.drain(first.1[0].0, false).await.unwrap();
+        scene.write("f1", 0, 2_000).await;
+        let last = scene.members_of("f1").await;
+        assert!(!last.1.contains(&first.1[0]), "{last:?} on a node that drains");
+        scene.check("reader").await;
+        scene.client.disconnect().await.unwrap();
+    });
 }
