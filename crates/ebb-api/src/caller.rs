@@ -3,6 +3,7 @@
 mod attributes;
 mod list;
 mod names;
+mod snapshots;
 
 use ebb_client::Client;
 use ebb_types::{Attr, Credentials, Error, ErrorKind, FileKind, InodeId, Result, bail, err};

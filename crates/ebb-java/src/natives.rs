@@ -4,6 +4,7 @@ mod attributes;
 mod files;
 mod names;
 mod sessions;
+mod snapshots;
 mod trees;
 
 use std::sync::Arc;

@@ -9,7 +9,7 @@ import java.util.Set;
 import org.apache.hadoop.fs.CommonPathCapabilities;
 import org.apache.hadoop.fs.Path;
 
-/** What programs may expect of each path. Not among it: concat, snapshots, storage policies, multipart uploads. */
+/** What programs may expect of each path. Not among it: concat, storage policies, multipart uploads. */
 final class Capabilities {
   private static final Set<String> ALL =
       Collections.unmodifiableSet(
@@ -20,6 +20,7 @@ final class Capabilities {
                   CommonPathCapabilities.FS_CHECKSUMS,
                   CommonPathCapabilities.FS_PATHHANDLES,
                   CommonPathCapabilities.FS_PERMISSIONS,
+                  CommonPathCapabilities.FS_SNAPSHOTS,
                   CommonPathCapabilities.FS_SYMLINKS,
                   CommonPathCapabilities.FS_TRUNCATE,
                   CommonPathCapabilities.FS_XATTRS,

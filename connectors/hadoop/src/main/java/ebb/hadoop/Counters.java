@@ -23,8 +23,17 @@ final class Counters {
   /** Setting or removing an extended attribute. Hadoop has no name for it. */
   static final String SET_XATTR = "op_xattr_set";
 
+  /** As HDFS names them. */
+  static final String CREATE_SNAPSHOT = "op_create_snapshot";
+
+  static final String RENAME_SNAPSHOT = "op_rename_snapshot";
+  static final String DELETE_SNAPSHOT = "op_delete_snapshot";
+
   private static final String[] OPERATIONS = {
     SET_XATTR,
+    CREATE_SNAPSHOT,
+    RENAME_SNAPSHOT,
+    DELETE_SNAPSHOT,
     StoreStatisticNames.OP_ACCESS,
     StoreStatisticNames.OP_APPEND,
     StoreStatisticNames.OP_BULK_DELETE,

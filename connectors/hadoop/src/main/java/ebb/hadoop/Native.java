@@ -254,6 +254,13 @@ final class Native {
   /** The dataset of a path, as {@link Answer#dataset}. */
   static native byte[] dataset(long caller, byte[] path) throws IOException;
 
+  /** Takes a snapshot of the dataset that is rooted at a directory. */
+  static native void takeSnapshot(long caller, byte[] path, byte[] name) throws IOException;
+
+  static native void removeSnapshot(long caller, byte[] path, byte[] name) throws IOException;
+
+  static native void renameSnapshot(long caller, byte[] path, byte[] name, byte[] newName) throws IOException;
+
   /** CRC-32C of a file's first bytes, by the checksums that are kept; no byte is read for it. */
   static native int checksum(long caller, byte[] path, long length) throws IOException;
 

@@ -43,6 +43,7 @@ abstract class TreeFileSystem extends SessionFileSystem {
   private Listings listings;
   private Renames renames;
   private Attributes attributes;
+  private Snapshots snapshots;
 
   @Override
   public void initialize(URI name, Configuration conf) throws IOException {
@@ -50,6 +51,7 @@ abstract class TreeFileSystem extends SessionFileSystem {
     listings = new Listings(context);
     renames = new Renames(names);
     attributes = new Attributes(context, names);
+    snapshots = new Snapshots(context);
   }
 
   // --- Names --------------------------------------------------------------------------------------------------------
@@ -285,6 +287,24 @@ abstract class TreeFileSystem extends SessionFileSystem {
   @Override
   public void removeXAttr(Path path, String name) throws IOException {
     attributes.removeXattr(absolute(path), name);
+  }
+
+  // --- Snapshots ----------------------------------------------------------------------------------------------------
+
+  /** Of the dataset that is rooted at this directory. Without a name it gets one of its time, as in HDFS. */
+  @Override
+  public Path createSnapshot(Path path, String name) throws IOException {
+    return snapshots.take(absolute(path), name);
+  }
+
+  @Override
+  public void renameSnapshot(Path path, String name, String newName) throws IOException {
+    snapshots.rename(absolute(path), name, newName);
+  }
+
+  @Override
+  public void deleteSnapshot(Path path, String name) throws IOException {
+    snapshots.remove(absolute(path), name);
   }
 
   // --- Datasets -----------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.io.FileNotFoundException;
 import java.io.IOException;
+import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileAlreadyExistsException;
 import org.apache.hadoop.fs.FileSystem;
@@ -126,11 +127,37 @@ class FilesTest {
   }
 
   @Test
+  void snapshotsOfADatasetAreTakenRenamedReadAndDeleted() throws IOException {
+    Path root = fs.getEnclosingRoot(folder);
+    Path file = new Path(folder, "kept");
+    byte[] before = TestCluster.bytes(50_000, 3);
+    TestCluster.write(fs, file, before);
+    Path taken = fs.createSnapshot(root, "kept-" + folder.getName());
+    Path again = fs.createSnapshot(root);
+    fs.delete(file, false);
+    fs.renameSnapshot(root, taken.getName(), "other-" + folder.getName());
+    Path other = new Path(taken.getParent(), "other-" + folder.getName());
+    assertThat(taken.getParent()).isEqualTo(new Path(root, ".snapshot"));
+    String below = root.toUri().relativize(file.toUri()).getPath();
+    for (Path snapshot : new Path[] {other, again}) {
+      Path old = new Path(snapshot, below);
+      try (FSDataInputStream in = fs.open(old)) {
+        assertThat(in.readAllBytes()).isEqualTo(before);
+      }
+      assertThatThrownBy(() -> fs.delete(old, false)).isInstanceOf(IOException.class);
+      fs.deleteSnapshot(root, snapshot.getName());
+      assertThat(fs.exists(old)).isFalse();
+    }
+    assertThatThrownBy(() -> fs.deleteSnapshot(root, "none")).isInstanceOf(FileNotFoundException.class);
+    assertThatThrownBy(() -> fs.createSnapshot(folder, "x")).isInstanceOf(IOException.class);
+  }
+
+  @Test
   void capabilitiesAreDeclared() throws IOException {
     assertThat(fs.hasPathCapability(folder, "fs.capability.paths.acls")).isTrue();
     assertThat(fs.hasPathCapability(folder, "fs.capability.etags.preserved.in.rename")).isTrue();
     assertThat(fs.hasPathCapability(folder, "fs.capability.paths.concat")).isFalse();
-    assertThat(fs.hasPathCapability(folder, "fs.capability.paths.snapshots")).isFalse();
+    assertThat(fs.hasPathCapability(folder, "fs.capability.paths.snapshots")).isTrue();
     assertThat(fs.getCanonicalServiceName()).isNull();
     assertThat(fs.getDelegationToken("yarn")).isNull();
     assertThatThrownBy(() -> fs.concat(folder, new Path[] {folder})).isInstanceOf(UnsupportedOperationException.class);
