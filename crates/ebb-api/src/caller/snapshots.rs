@@ -54,7 +54,12 @@ impl Caller {
         let attr = self.resolve(path).await?;
         let dataset = self.dataset(&attr).await?;
         if dataset.root_inode != attr.inode.raw() {
-            bail!(Invalid, "snapshots are of whole datasets, and that of {} is rooted at {}", path.shown(), dataset.path);
+            bail!(
+                Invalid,
+                "snapshots are of whole datasets, and that of {} is rooted at {}",
+                path.shown(),
+                dataset.path
+            );
         }
         Ok(dataset)
     }

@@ -48,9 +48,9 @@ impl Taker {
     async fn step(&self, dice: &mut Dice) -> Result<()> {
         let own = self.own();
         match dice.below(10) {
-            0..3 if own.len() < OWN_MAX => self.take(dice).await,
+            0..3 if own.len() < OWN_MAX => self.take_snapshot(dice).await,
             3 if !own.is_empty() => self.remove(&dice.pick(&own).clone()).await,
-            _ if !own.is_empty() => self.look(&dice.pick(&own).clone(), dice).await,
+            _ if !own.is_empty() => self.read_some_cells(&dice.pick(&own).clone(), dice).await,
             _ => Ok(()),
         }
     }
@@ -63,7 +63,7 @@ impl Taker {
         there.map(|(name, _)| name.clone()).filter(|name| name.starts_with(&prefix)).collect()
     }
 
-    async fn take(&self, dice: &mut Dice) -> Result<()> {
+    async fn take_snapshot(&self, dice: &mut Dice) -> Result<()> {
         let name = format!("s{}-{:x}", self.number, dice.bits());
         let dataset = list(&self.client).await?.0.id;
         let asked = Snapshot::asked(self.board.now());
@@ -90,7 +90,7 @@ impl Taker {
     }
 
     /// Reads some cells of a shared file, or of one of a client's own.
-    async fn look(&self, snapshot: &str, dice: &mut Dice) -> Result<()> {
+    async fn read_some_cells(&self, snapshot: &str, dice: &mut Dice) -> Result<()> {
         let top = self.must_be_there(snapshot, self.top(snapshot).await)?;
         let (first, count) = if dice.coin() { (0, RUN) } else { (dice.below(CELLS), RUN) };
         if dice.chance(0.6) {
