@@ -112,11 +112,11 @@ async fn list(context: &Context, client: &Client, path: &EbbPath) -> Result<()> 
     }
     context.output.table(&table);
     context.output.say(&format!(
-        "{} of {} keep {} and {} that are gone from its files",
-        counted(snapshots.len() as u64, "snapshot"),
-        dataset.path,
+        "{} and {} are gone from the files of {}, and kept for {}",
         human_bytes(dataset.kept_bytes),
         counted(dataset.past_inodes, "inode"),
+        dataset.path,
+        counted(snapshots.len() as u64, "snapshot"),
     ));
     Ok(())
 }
