@@ -58,6 +58,20 @@ fn on_path<'local, T: Default>(
     })
 }
 
+/// The same for a method that needs the bytes of one more array, such as a name.
+fn on_path_with<'local, T: Default>(
+    env: EnvUnowned<'local>,
+    caller: i64,
+    path: &JByteArray<'local>,
+    bytes: &JByteArray<'local>,
+    work: impl AsyncFnOnce(&PathCall, &[u8]) -> Result<T>,
+) -> T {
+    call::run(env, |env| {
+        let (call, bytes) = (PathCall::new(env, caller, path)?, whole(env, bytes)?);
+        Ok(call.library.wait(work(&call, &bytes))?)
+    })
+}
+
 /// The same for an answer in bytes.
 fn answer_on_path<'local>(
     env: EnvUnowned<'local>,

@@ -139,8 +139,11 @@ pub(crate) fn place_heir(
     need: &Need,
     frozen: &pb::Metablock,
 ) -> Option<(pb::Placement, PlacementReservation)> {
+    if frozen.members.len() != need.replicas {
+        return None;
+    }
     let metablock = frozen.metablock_id();
-    let is_there = shared.with_view(|view| {
+    let all_take_it = shared.with_view(|view| {
         let volumes = volumes(view, Patience::Prompt);
         let gray = view.soft.gray.slowest_first();
         let takes_it = |member: &pb::Member| {
@@ -152,13 +155,13 @@ pub(crate) fn place_heir(
                 && !gray.contains(&node)
                 && !need.exclude.contains(&node)
         };
-        frozen.members.len() == need.replicas && frozen.members.iter().all(takes_it)
+        frozen.members.iter().all(takes_it)
     });
     let placed = || {
         let reservation = chains::reserve(shared, &need.dataset, &frozen.members, need.bytes);
         (pb::Placement { members: frozen.members.clone() }, reservation)
     };
-    is_there.then(placed)
+    all_take_it.then(placed)
 }
 
 /// Places fewer copies of a new metablock than wanted. `error` says why the whole set cannot be placed.

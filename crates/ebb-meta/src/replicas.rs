@@ -81,7 +81,7 @@ impl Replicas {
             "{id} is in use, and every replica of it on v{} would go",
             member.volume
         );
-        self.deleted.insert((member.volume_id(), id), member);
+        self.load_deleted(id, member);
     }
 
     /// Takes a queued deletion of a checkpoint in. Its metablock may be loaded later.

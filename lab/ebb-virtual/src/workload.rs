@@ -30,10 +30,10 @@ pub const LOGS: usize = 1;
 pub const TOKENS: usize = 2;
 
 /// Cells of a placed file: several metablocks, so that edges are met, few enough that clients meet each other.
-const CELLS: u64 = 1000;
+pub(crate) const CELLS: u64 = 1000;
 
 /// Cells of one write or read.
-const RUN_MAX: u64 = 80;
+pub(crate) const RUN_MAX: u64 = 80;
 
 /// Cells of a chunk, the unit of checksums.
 const CHUNK_CELLS: u64 = CHUNK_SIZE / CELL;

@@ -201,9 +201,7 @@ impl Shared {
         target: &pb::Member,
         filled: &[pb::Member],
     ) -> Result<(), Failed> {
-        let mut sources = self.sources(frozen, heir, filled);
-        // Of those that serve as soon as others, the one on the target's own node: no link carries its bytes.
-        sources.sort_by_key(|giver| (giver.serves_in, giver.member.node != target.node));
+        let sources = self.sources(frozen, heir, target, filled);
         let (soon, later): (Vec<Giver>, Vec<Giver>) =
             sources.into_iter().partition(|giver| !frozen.is_in_raid_set() || giver.serves_in <= SOON);
         let first = match self.fill_from(epoch, frozen, heir, target, &soon).await {
@@ -275,7 +273,7 @@ impl Shared {
 
     /// Members of a frozen metablock, and of its heir those that have the bytes. The soonest first, without those that are lost or
     /// wake by no plan.
-    fn sources(&self, frozen: &pb::Metablock, heir: u64, filled: &[pb::Member]) -> Vec<Giver> {
+    fn sources(&self, frozen: &pb::Metablock, heir: u64, target: &pb::Member, filled: &[pb::Member]) -> Vec<Giver> {
         let of = |metablock: u64, members: &[pb::Member]| -> Vec<(u64, pb::Member)> {
             members.iter().map(|member| (metablock, *member)).collect()
         };
@@ -290,7 +288,8 @@ impl Shared {
             serves_in.filter(|_| is_there).map(|serves_in| Giver { metablock, member, serves_in })
         };
         let mut givers: Vec<Giver> = all.into_iter().filter_map(giver).collect();
-        givers.sort_by_key(|giver| giver.serves_in);
+        // Of those that serve as soon as others, the one on the target's own node: no link carries its bytes.
+        givers.sort_by_key(|giver| (giver.serves_in, giver.member.node != target.node));
         givers
     }
 

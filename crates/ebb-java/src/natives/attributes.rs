@@ -7,7 +7,7 @@ use ebb_types::{FileKind, Result, WallTime, err};
 use jni::EnvUnowned;
 use jni::objects::{JByteArray, JClass};
 
-use super::{PathCall, answer_on_path, on_path, text, unsigned, whole};
+use super::{PathCall, answer_on_path, on_path, on_path_with, text, unsigned, whole};
 use crate::call::{answer, run};
 
 /// Nanoseconds of a millisecond.
@@ -162,11 +162,7 @@ extern "system" fn Java_ebb_hadoop_Native_removeXattr<'local>(
     path: JByteArray<'local>,
     name: JByteArray<'local>,
 ) {
-    run(env, |env| {
-        let call = PathCall::new(env, caller, &path)?;
-        let name = whole(env, &name)?;
-        Ok(call.library.wait(call.by.caller.remove_xattr(&call.path, &name))?)
-    })
+    on_path_with(env, caller, &path, &name, async |call, name| call.by.caller.remove_xattr(&call.path, name).await)
 }
 
 #[unsafe(no_mangle)]

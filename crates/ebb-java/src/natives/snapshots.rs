@@ -3,7 +3,7 @@
 use jni::EnvUnowned;
 use jni::objects::{JByteArray, JClass};
 
-use super::{PathCall, whole};
+use super::{PathCall, on_path_with, whole};
 use crate::call::run;
 
 #[unsafe(no_mangle)]
@@ -14,10 +14,7 @@ extern "system" fn Java_ebb_hadoop_Native_takeSnapshot<'local>(
     path: JByteArray<'local>,
     name: JByteArray<'local>,
 ) {
-    run(env, |env| {
-        let (call, name) = (PathCall::new(env, caller, &path)?, whole(env, &name)?);
-        Ok(call.library.wait(call.by.caller.take_snapshot(&call.path, &name))?)
-    })
+    on_path_with(env, caller, &path, &name, async |call, name| call.by.caller.take_snapshot(&call.path, name).await)
 }
 
 #[unsafe(no_mangle)]
@@ -28,10 +25,7 @@ extern "system" fn Java_ebb_hadoop_Native_removeSnapshot<'local>(
     path: JByteArray<'local>,
     name: JByteArray<'local>,
 ) {
-    run(env, |env| {
-        let (call, name) = (PathCall::new(env, caller, &path)?, whole(env, &name)?);
-        Ok(call.library.wait(call.by.caller.remove_snapshot(&call.path, &name))?)
-    })
+    on_path_with(env, caller, &path, &name, async |call, name| call.by.caller.remove_snapshot(&call.path, name).await)
 }
 
 #[unsafe(no_mangle)]

@@ -11,10 +11,8 @@ use super::work::Taker;
 use super::{Standing, list, live_inode};
 use crate::files::directory_of;
 use crate::invariants::Violation;
-use crate::workload::{Board, LOGS, PLACED};
+use crate::workload::{Board, LOGS, PLACED, RUN_MAX};
 
-/// Cells of a read.
-const RUN: u64 = 80;
 /// More cells of a shared file than are ever written, and of an own one.
 const CELLS: u64 = 1200;
 const OWN_CELLS: u64 = 320;
@@ -71,8 +69,8 @@ impl LookAtRest<'_> {
     async fn read_whole(&self, taker: &Taker, name: &str) -> Result<Option<Violation>> {
         let top = taker.top(name).await?;
         for file in 0..PLACED + LOGS {
-            for first in (0..CELLS).step_by(RUN as usize) {
-                taker.read_shared(name, top, file, first, RUN).await?;
+            for first in (0..CELLS).step_by(RUN_MAX as usize) {
+                taker.read_shared(name, top, file, first, RUN_MAX).await?;
             }
         }
         let mut directories = vec![top];
@@ -82,8 +80,8 @@ impl LookAtRest<'_> {
         }
         for directory in directories {
             for (file, inode) in taker.own_files_in(directory).await? {
-                for first in (0..OWN_CELLS).step_by(RUN as usize) {
-                    taker.read(name, file, inode, first, RUN).await?;
+                for first in (0..OWN_CELLS).step_by(RUN_MAX as usize) {
+                    taker.read(name, file, inode, first, RUN_MAX).await?;
                 }
             }
         }

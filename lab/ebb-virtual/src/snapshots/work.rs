@@ -9,14 +9,10 @@ use ebb_wire::pb::meta_op::{Op, RemoveSnapshot, TakeSnapshot};
 use super::{Look, ROOT, Snapshot, Standing, list, live_inode};
 use crate::cell::{CELL, Value, inspect_run};
 use crate::files::directory_of;
-use crate::workload::{Board, LOGS, PLACED, name};
+use crate::workload::{Board, CELLS, LOGS, PLACED, RUN_MAX, name};
 
 /// Snapshots of a client at a time.
 const OWN_MAX: usize = 3;
-/// Cells of one read.
-const RUN: u64 = 80;
-/// Reads go to the front, where most writes go, or begin below this cell.
-const CELLS: u64 = 1000;
 /// Entries of one call for a listing.
 const PAGE: u32 = 100;
 
@@ -92,7 +88,7 @@ impl Taker {
     /// Reads some cells of a shared file, or of one of a client's own.
     async fn read_some_cells(&self, snapshot: &str, dice: &mut Dice) -> Result<()> {
         let top = self.must_be_there(snapshot, self.top(snapshot).await)?;
-        let (first, count) = if dice.coin() { (0, RUN) } else { (dice.below(CELLS), RUN) };
+        let (first, count) = if dice.coin() { (0, RUN_MAX) } else { (dice.below(CELLS), RUN_MAX) };
         if dice.chance(0.6) {
             return self.read_shared(snapshot, top, dice.index(PLACED + LOGS), first, count).await;
         }
@@ -105,7 +101,7 @@ impl Taker {
             return Ok(());
         }
         let (file, inode) = *dice.pick(&own);
-        self.read(snapshot, file, inode, first % RUN, count).await
+        self.read(snapshot, file, inode, first % RUN_MAX, count).await
     }
 
     /// The snapshot's root directory.
