@@ -209,8 +209,14 @@ impl Pages {
         if file.is_adapting {
             return Adapt::Wait;
         }
-        let pages = if file.shown == Some(now) { Served::Nothing } else { std::mem::take(&mut file.served) };
+        let differs = file.shown != Some(now);
         let grows = file.open > 0 && file.shown.map_or(0, |shown| shown.size) < now.size;
+        let mut pages = if differs { std::mem::take(&mut file.served) } else { Served::Nothing };
+        // A mapping that goes around the cache puts pages into it, which cached descriptors read. If the kernel is
+        // notified of anything, it does not compare these pages with this answer.
+        if differs && (file.cached > 0 || grows || pages != Served::Nothing) {
+            pages = pages.and(std::mem::take(&mut file.around));
+        }
         if pages == Served::Nothing && !grows {
             file.shown = Some(now);
             return Adapt::Done;
@@ -353,6 +359,27 @@ mod tests {
         pages.close(A, Access::Read, Way::Cached);
         pages.adapted(A, Some(shown(12, 2)));
         assert!(pages.files.is_empty());
+    }
+
+    #[test]
+    fn an_answer_drops_what_mappings_brought_if_the_kernel_may_not_compare_it() {
+        let mut pages = Pages::default();
+        pages.open(A, Access::Read, Way::Direct, Mappable::All);
+        pages.serve(A, Way::Direct, 0, 10);
+        let grown = |ranges: &[(u64, u64)]| Behind { pages: Served::Ranges(ranges.to_vec()), grows: true };
+        assert_eq!(pages.adapt(A, shown(10, 1)), Adapt::Do(grown(&[(0, 10)])), "a notice of the size");
+        pages.adapted(A, Some(shown(10, 1)));
+        pages.serve(A, Way::Direct, 0, 10);
+        assert_eq!(pages.adapt(A, shown(10, 2)), Adapt::Done, "the kernel compares, and nothing overtakes the answer");
+        pages.open(A, Access::Read, Way::Cached, Mappable::All);
+        assert_eq!(pages.adapt(A, shown(10, 2)), Adapt::Done, "nothing has changed");
+        pages.serve(A, Way::Cached, 10, 10);
+        let dropped =
+            |ranges: &[(u64, u64)]| Adapt::Do(Behind { pages: Served::Ranges(ranges.to_vec()), grows: false });
+        assert_eq!(pages.adapt(A, shown(10, 3)), dropped(&[(10, 10), (0, 10)]));
+        pages.adapted(A, Some(shown(10, 3)));
+        pages.serve(A, Way::Direct, 20, 10);
+        assert_eq!(pages.adapt(A, shown(10, 4)), dropped(&[(20, 10)]), "a faster answer may have overtaken this one");
     }
 
     #[test]

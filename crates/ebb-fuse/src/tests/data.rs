@@ -6,9 +6,9 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::ptr::null_mut;
 use std::thread;
 
-use rustix::fs::{FallocateFlags, SeekFrom as Seek, copy_file_range, fallocate, seek};
+use rustix::fs::{Advice, FallocateFlags, SeekFrom as Seek, copy_file_range, fadvise, fallocate, seek};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
+use rustix::mm::{self, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, msync, munmap};
 
 use super::fixture::{Mounted, eventually};
 
@@ -276,7 +276,10 @@ impl Mapped {
     fn new(file: &File) -> Self {
         // SAFETY: a new mapping at an address of the kernel's choice aliases nothing of ours.
         let at = unsafe { mmap(null_mut(), 4096, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0) };
-        Self(at.unwrap().cast())
+        let at = at.unwrap();
+        // SAFETY: the range is the mapping. It brings no pages beyond its own into the cache.
+        unsafe { madvise(at, 4096, mm::Advice::Random) }.unwrap();
+        Self(at.cast())
     }
 
     fn read(&self, at: usize) -> u8 {
@@ -319,6 +322,28 @@ fn mappings_read_write_and_hear_of_changes() {
     mounted.vfs.write_elsewhere(inode, 200, b"c");
     mounted.drop_pages(inode);
     assert_eq!((mapped.read(200), mapped.read(100)), (b'c', b'b'));
+}
+
+/// A mapping of a descriptor that goes around the cache puts pages into it, where other descriptors find them.
+#[test]
+fn a_read_sees_no_old_page_that_a_mapping_brought() {
+    let mounted = Mounted::new();
+    fs::write(mounted.path("f"), pattern(2 << 20, 1)).unwrap();
+    let (inode, cached) = (mounted.inode("f"), File::open(mounted.path("f")).unwrap());
+    let around = open(&mounted, "f");
+    // One page is read, and no more.
+    fadvise(&cached, 0, None, Advice::Random).unwrap();
+    let mapped = Mapped::new(&around);
+    assert_eq!(mapped.read(0), pattern(1, 1)[0]);
+    // Pages that the next answer makes the kernel drop, which then does not compare the others.
+    let mut byte = [0];
+    cached.read_exact_at(&mut byte, 1 << 20).unwrap();
+
+    mounted.vfs.write_elsewhere(inode, 0, b"after!");
+    let mut bytes = [0; 6];
+    cached.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(&bytes, b"after!");
+    assert_eq!(mapped.read(0), b'a');
 }
 
 #[test]

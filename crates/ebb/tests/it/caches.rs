@@ -105,9 +105,9 @@ impl Scene {
 
     /// Reads the file all the time, asks for its attributes, and looks through a mapping of it: that shows no less than a read through
     /// the same mount did before, and never goes back.
-    fn read(&self, reader_name: &str, path: &Path) {
+    fn read(&self, reader_name: &str, path: &Path, flag: &str) {
         let file = File::open(path).unwrap();
-        let mut mapping = Mapping::of(path);
+        let mut mapping = Mapping::of(path, flag);
         let (mut bytes, mut mapped) = (vec![0; FILE_BYTES], vec![0; PAGES as usize]);
         while !self.is_over() {
             let before = self.least();
@@ -160,8 +160,8 @@ fn raise(least: &mut [u64], by: &[u64]) {
 /// looked itself would be killed.
 const LOOK: &str = "
 import mmap, os, sys, tempfile
-path, page = sys.argv[1], int(sys.argv[2])
-mapped = mmap.mmap(os.open(path, os.O_RDONLY), 0, prot=mmap.PROT_READ)
+path, page, way = sys.argv[1], int(sys.argv[2]), getattr(os, sys.argv[3])
+mapped = mmap.mmap(os.open(path, os.O_RDONLY | way), 0, prot=mmap.PROT_READ)
 with tempfile.TemporaryFile() as copy:
     while os.read(0, 1):
         assert os.pwrite(copy.fileno(), memoryview(mapped), 0) == len(mapped)
@@ -176,9 +176,10 @@ struct Mapping {
 }
 
 impl Mapping {
-    fn of(path: &Path) -> Self {
+    /// `flag`: of the descriptor that is mapped.
+    fn of(path: &Path, flag: &str) -> Self {
         let mut command = Command::new("python3");
-        command.args(["-c", LOOK]).arg(path).arg(PAGE.to_string());
+        command.args(["-c", LOOK]).arg(path).args([&PAGE.to_string(), flag]);
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (ask, answer) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
         Self { process, ask, answer }
@@ -243,9 +244,11 @@ fn under(befalls: impl FnOnce(&Rig, &Scene)) {
             let scene = &scene;
             move || scene.write(&path)
         });
-        for (reader_name, reader) in ["one", "two"].into_iter().zip(&rig.readers) {
+        // A mapping of a descriptor that goes around the cache puts pages into it as well.
+        for (reader_name, reader, flag) in [("one", &rig.readers[0], "O_CLOEXEC"), ("two", &rig.readers[1], "O_DIRECT")]
+        {
             let (scene, path) = (&scene, reader.join("f"));
-            scope.spawn(move || scene.read(reader_name, &path));
+            scope.spawn(move || scene.read(reader_name, &path, flag));
         }
         more(&scene);
         befalls(&rig, &scene);
