@@ -49,6 +49,7 @@ struct Inner {
     invalidator: Arc<Invalidator>,
     pages: Mutex<Pages>,
     unguarded: Notify,
+    /// An answer has adapted the kernel's state, or a drop is done.
     adapted: Notify,
 }
 
@@ -73,9 +74,8 @@ impl KernelCache {
     /// Uncounts a closed descriptor.
     pub(crate) fn close(&self, inode: InodeId, access: Access, way: Way) {
         let excess = self.0.pages.lock().close(inode, access, way);
-        if let Some(excess) = excess {
-            self.0.pages.lock().take_served(excess, Changer::OtherMount);
-            self.0.invalidator.submit(Range::whole(excess));
+        if let Some(all) = excess.and_then(|excess| self.begin_drop(excess, Changer::OtherMount, true)) {
+            self.0.runtime.spawn("drop pages of a closed file", all);
         }
     }
 
@@ -139,10 +139,7 @@ impl KernelCache {
         };
         let mut adapting = Adapting { cache: self, inode, behind, shown: None };
         // Ordering: pages first. With the new size, the end of an old page would be read as zeros.
-        for wait in self.drop_all(inode, &adapting.behind.pages) {
-            // An error means that the mount has ended, and no thread notifies the kernel.
-            let _ = wait.await;
-        }
+        wait_for_all(self.drop_all(inode, &adapting.behind.pages)).await;
         if adapting.behind.grows {
             let _ = self.0.invalidator.grow(inode, now.size).await;
         }
@@ -168,6 +165,20 @@ impl KernelCache {
             Served::Anything => vec![Range::whole(inode)],
         };
         ranges.into_iter().map(|range| self.0.invalidator.invalidate(range)).collect()
+    }
+
+    /// Makes the kernel drop what was served of a file. The future completes when it has. `None`: nothing was.
+    fn begin_drop(&self, inode: InodeId, changer: Changer, whole: bool) -> Option<impl Future<Output = ()> + use<>> {
+        let served = self.0.pages.lock().begin_drop(inode, changer, whole);
+        if served == Served::Nothing {
+            return None;
+        }
+        let waits = self.drop_all(inode, &served);
+        let dropping = Dropping { cache: self.clone(), inode, left: served };
+        Some(async move {
+            wait_for_all(waits).await;
+            dropping.end();
+        })
     }
 
     /// Runs `work`, which changes a file's data, and keeps programs on this mount from reading the
@@ -209,6 +220,40 @@ impl CacheListener for KernelCache {
 /// Completes when the kernel has dropped a range.
 type Dropped = tokio::sync::oneshot::Receiver<()>;
 
+async fn wait_for_all(waits: Vec<Dropped>) {
+    for wait in waits {
+        // An error means that the mount has ended, and no thread notifies the kernel.
+        let _ = wait.await;
+    }
+}
+
+/// A drop of pages under way. Answers with attributes wait for it, because the kernel may still have
+/// the pages and ignore the answer.
+///
+/// Cancel-safety: dropped half-way, what is `left` counts as served again.
+struct Dropping {
+    cache: KernelCache,
+    inode: InodeId,
+    left: Served,
+}
+
+impl Dropping {
+    /// The kernel has dropped everything.
+    fn end(mut self) {
+        self.left = Served::Nothing;
+    }
+}
+
+impl Drop for Dropping {
+    fn drop(&mut self) {
+        let mut pages = self.cache.0.pages.lock();
+        pages.put_back(self.inode, std::mem::take(&mut self.left));
+        pages.dropped(self.inode);
+        drop(pages);
+        self.cache.0.adapted.notify_waiters();
+    }
+}
+
 /// An adaptation under way.
 ///
 /// Cancel-safety: dropped half-way, the ranges count as served again.
@@ -247,24 +292,14 @@ impl Guard {
     async fn drop_served(&mut self) {
         let inner = &self.cache.0;
         for round in 0..ROUNDS_MAX {
-            let mut served = inner.pages.lock().take_served(self.inode, self.changer);
-            if std::mem::take(&mut self.whole) {
-                served = Served::Anything;
-            }
-            if served == Served::Nothing {
+            let whole = std::mem::take(&mut self.whole);
+            let Some(dropping) = self.cache.begin_drop(self.inode, self.changer, whole) else {
                 if round == 0 {
                     inner.invalidator.submit_attributes(self.inode);
                 }
                 return;
-            }
-            let waits = self.cache.drop_all(self.inode, &served);
-            let mut all = Box::pin(async move {
-                for wait in waits {
-                    // An error means that the mount has ended, and no thread notifies the kernel.
-                    let _ = wait.await;
-                }
-                Ok(())
-            });
+            };
+            let mut all = Box::pin(async move { Ok(dropping.await) });
             let done = inner.runtime.timeout(WAIT_MAX, "waiting for the kernel to drop pages", all.as_mut()).await;
             if let Err(error) = done {
                 tracing::warn!(

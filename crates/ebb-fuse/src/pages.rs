@@ -97,7 +97,7 @@ pub struct Behind {
 pub enum Adapt {
     /// Nothing.
     Done,
-    /// Wait for another answer, which adapts the kernel's state now.
+    /// Wait until another answer has adapted the kernel's state, or a drop is done.
     Wait,
     /// Make the kernel catch up, and then call [`Pages::adapted`].
     Do(Behind),
@@ -116,6 +116,8 @@ struct File {
     /// descriptor puts pages into the cache, and its reads look like any others.
     around: Served,
     guards: usize,
+    /// Number of drops under way, of ranges that are no longer in `served` or `around`.
+    drops: usize,
     /// The kernel has no pages that are older than this, and no smaller size.
     shown: Option<Shown>,
     /// An answer adapts the kernel's state.
@@ -126,6 +128,7 @@ impl File {
     fn is_forgettable(&self) -> bool {
         self.open == 0
             && self.guards == 0
+            && self.drops == 0
             && !self.is_adapting
             && self.served == Served::Nothing
             && self.around == Served::Nothing
@@ -167,7 +170,7 @@ impl Pages {
         if self.files.len() <= FILES_MAX {
             return None;
         }
-        let unused = |file: &File| file.open == 0 && file.guards == 0 && !file.is_adapting;
+        let unused = |file: &File| file.open == 0 && file.guards == 0 && file.drops == 0 && !file.is_adapting;
         self.files.iter().find(|(_, file)| unused(file)).map(|(inode, _)| *inode)
     }
 
@@ -185,18 +188,31 @@ impl Pages {
         self.files.get(&inode).is_some_and(|file| file.cached > 0 || file.served != Served::Nothing)
     }
 
-    /// Takes the served ranges, which the kernel is about to drop.
+    /// Takes the served ranges, which the kernel is about to drop. Unless there are none,
+    /// [`Pages::dropped`] has to be called afterwards. `whole`: the kernel drops the whole file.
     ///
     /// For a change by another mount they include the ranges that went around the cache. A change
     /// by this mount leaves those out: the kernel checks mappings before it writes around them.
-    pub fn take_served(&mut self, inode: InodeId, changer: Changer) -> Served {
-        let Some(file) = self.files.get_mut(&inode) else { return Served::Nothing };
+    pub fn begin_drop(&mut self, inode: InodeId, changer: Changer, whole: bool) -> Served {
+        let file = self.entry(inode);
         let mut served = std::mem::take(&mut file.served);
         if changer == Changer::OtherMount {
             served = served.and(std::mem::take(&mut file.around));
         }
+        if whole {
+            served = Served::Anything;
+        }
+        file.drops += usize::from(served != Served::Nothing);
         self.tidy(inode);
         served
+    }
+
+    /// Ends what [`Pages::begin_drop`] began.
+    pub fn dropped(&mut self, inode: InodeId) {
+        let file = self.entry(inode);
+        assert!(file.drops > 0, "each drop of pages of {inode} ends once");
+        file.drops -= 1;
+        self.tidy(inode);
     }
 
     /// How far the kernel is behind an answer that shows `now`. A program that has the file open may
@@ -206,7 +222,8 @@ impl Pages {
     /// were overtaken. See [`Invalidator::grow`](crate::invalidate::Invalidator::grow).
     pub fn adapt(&mut self, inode: InodeId, now: Shown) -> Adapt {
         let Some(file) = self.files.get_mut(&inode) else { return Adapt::Done };
-        if file.is_adapting {
+        // What is being dropped is on record no more, and the kernel may have it until that is done.
+        if file.is_adapting || file.drops > 0 {
             return Adapt::Wait;
         }
         let differs = file.shown != Some(now);
@@ -291,6 +308,15 @@ mod tests {
 
     const A: InodeId = InodeId::new(1);
 
+    /// The ranges of a drop that is done at once.
+    fn drop_served(pages: &mut Pages, inode: InodeId, changer: Changer) -> Served {
+        let served = pages.begin_drop(inode, changer, false);
+        if served != Served::Nothing {
+            pages.dropped(inode);
+        }
+        served
+    }
+
     #[test]
     fn a_writer_goes_around_the_cache_and_so_do_readers_meanwhile() {
         let mut pages = Pages::default();
@@ -313,10 +339,10 @@ mod tests {
         pages.serve(A, Way::Cached, 0, 10);
         assert_eq!(pages.close(A, Access::Read, Way::Cached), None);
         assert!(pages.may_have(A));
-        assert_eq!(pages.take_served(A, Changer::ThisMount), Served::Ranges(vec![(0, 10)]));
+        assert_eq!(drop_served(&mut pages, A, Changer::ThisMount), Served::Ranges(vec![(0, 10)]));
         assert!(!pages.may_have(A) && pages.files.is_empty());
         (0..=RANGES_MAX as u64).for_each(|at| pages.serve(A, Way::Cached, at, 1));
-        assert_eq!(pages.take_served(A, Changer::ThisMount), Served::Anything);
+        assert_eq!(drop_served(&mut pages, A, Changer::ThisMount), Served::Anything);
     }
 
     #[test]
@@ -325,9 +351,9 @@ mod tests {
         pages.open(A, Access::Read, Way::Direct, Mappable::All);
         pages.serve(A, Way::Direct, 0, 10);
         assert!(!pages.may_have(A), "a change by this mount costs nothing more");
-        assert_eq!(pages.take_served(A, Changer::ThisMount), Served::Nothing);
+        assert_eq!(drop_served(&mut pages, A, Changer::ThisMount), Served::Nothing);
         pages.serve(A, Way::Cached, 20, 10);
-        assert_eq!(pages.take_served(A, Changer::OtherMount), Served::Ranges(vec![(20, 10), (0, 10)]));
+        assert_eq!(drop_served(&mut pages, A, Changer::OtherMount), Served::Ranges(vec![(20, 10), (0, 10)]));
         pages.close(A, Access::Read, Way::Direct);
         assert!(pages.files.is_empty());
     }
@@ -383,6 +409,21 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_waits_for_drops() {
+        let mut pages = Pages::default();
+        assert_eq!(pages.begin_drop(A, Changer::ThisMount, false), Served::Nothing);
+        assert!(pages.files.is_empty());
+        pages.serve(A, Way::Cached, 0, 10);
+        assert_eq!(pages.begin_drop(A, Changer::ThisMount, false), Served::Ranges(vec![(0, 10)]));
+        assert_eq!(pages.begin_drop(A, Changer::OtherMount, true), Served::Anything);
+        pages.dropped(A);
+        assert_eq!(pages.adapt(A, shown(10, 1)), Adapt::Wait);
+        pages.dropped(A);
+        assert!(pages.files.is_empty());
+        assert_eq!(pages.adapt(A, shown(10, 1)), Adapt::Done);
+    }
+
+    #[test]
     fn the_size_of_an_empty_file_is_not_raised() {
         let mut pages = Pages::default();
         pages.open(A, Access::Read, Way::Cached, Mappable::All);
@@ -425,7 +466,7 @@ mod tests {
         pages.open(A, Access::Read, Way::Cached, Mappable::All);
         pages.serve(A, Way::Cached, 0, 1);
         let dropped = pages.close(A, Access::Read, Way::Cached).unwrap();
-        assert_ne!(pages.take_served(dropped, Changer::OtherMount), Served::Nothing);
+        assert_ne!(drop_served(&mut pages, dropped, Changer::OtherMount), Served::Nothing);
         assert!(pages.files.len() <= FILES_MAX + 1);
     }
 }

@@ -269,6 +269,36 @@ fn a_change_goes_on_while_a_read_has_pages_locked_and_no_new_read_sees_them() {
     });
 }
 
+#[test]
+fn an_answer_waits_for_pages_that_a_change_is_dropping() {
+    let mounted = Mounted::new();
+    fs::write(mounted.path("f"), [b'a'; 8192]).unwrap();
+    let (inode, file) = (mounted.inode("f"), File::open(mounted.path("f")).unwrap());
+    fadvise(&file, 0, None, Advice::Random).unwrap();
+    let read = |at| {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        byte[0]
+    };
+    assert_eq!(read(4096), b'a');
+    thread::scope(|scope| {
+        let slow = mounted.block_on(mounted.vfs.slow_reads.write());
+        let locks = scope.spawn(move || read(0));
+        eventually("a read has the first page locked", || mounted.waiting() == 1);
+        let stall = mounted.block_on(mounted.vfs.stall.write());
+        let late = scope.spawn(move || read(4096));
+        eventually("another read asks for attributes", || mounted.waiting() == 2);
+        // The kernel waits for the first page, and has the second one still.
+        mounted.drop_pages(inode);
+        mounted.vfs.write_elsewhere(inode, 4096, b"b");
+        drop(stall);
+        eventually("the attributes are there", || mounted.waiting() == 1);
+        thread::sleep(std::time::Duration::from_millis(100));
+        drop(slow);
+        assert_eq!((locks.join().unwrap(), late.join().unwrap()), (b'a', b'b'));
+    });
+}
+
 /// A mapping of the file's first page.
 struct Mapped(*mut u8);
 
