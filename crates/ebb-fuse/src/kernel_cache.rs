@@ -299,7 +299,10 @@ impl Guard {
                 }
                 return;
             };
-            let mut all = Box::pin(async move { Ok(dropping.await) });
+            let mut all = Box::pin(async move {
+                dropping.await;
+                Ok(())
+            });
             let done = inner.runtime.timeout(WAIT_MAX, "waiting for the kernel to drop pages", all.as_mut()).await;
             if let Err(error) = done {
                 tracing::warn!(
