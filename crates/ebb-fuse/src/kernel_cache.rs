@@ -27,7 +27,7 @@ use tokio::sync::Notify;
 
 use crate::abi::init::Mappable;
 use crate::invalidate::{Invalidator, Range};
-use crate::pages::{Adapt, Behind, Changer, Pages, Served, Shown, Way};
+use crate::pages::{Adapt, Changer, Pages, Served, Shown, Way};
 use crate::vfs::{Access, Attr};
 use guard::Guard;
 
@@ -40,8 +40,8 @@ struct Inner {
     invalidator: Arc<Invalidator>,
     pages: Mutex<Pages>,
     unguarded: Notify,
-    /// An answer has adapted the kernel's state, or a drop is done.
-    adapted: Notify,
+    /// The kernel has done what it was notified of.
+    notified: Notify,
 }
 
 impl std::fmt::Debug for KernelCache {
@@ -53,8 +53,8 @@ impl std::fmt::Debug for KernelCache {
 impl KernelCache {
     /// The caches of the kernel that `invalidator` notifies.
     pub(crate) fn new(runtime: Runtime, invalidator: Arc<Invalidator>) -> Self {
-        let (pages, unguarded, adapted) = (Mutex::default(), Notify::new(), Notify::new());
-        Self(Arc::new(Inner { runtime, invalidator, pages, unguarded, adapted }))
+        let (pages, unguarded, notified) = (Mutex::default(), Notify::new(), Notify::new());
+        Self(Arc::new(Inner { runtime, invalidator, pages, unguarded, notified }))
     }
 
     /// Chooses the way of a new descriptor that requested `asked`.
@@ -65,8 +65,8 @@ impl KernelCache {
     /// Uncounts a closed descriptor.
     pub(crate) fn close(&self, inode: InodeId, access: Access, way: Way) {
         let excess = self.0.pages.lock().close(inode, access, way);
-        if let Some(all) = excess.and_then(|excess| self.begin_drop(excess, Changer::OtherMount, true)) {
-            self.0.runtime.spawn("drop pages of a closed file", all);
+        if let Some(mut notifying) = excess.and_then(|excess| self.begin_drop(excess, Changer::OtherMount, true)) {
+            self.0.runtime.spawn("drop pages of a closed file", async move { notifying.drop_left().await });
         }
     }
 
@@ -118,23 +118,24 @@ impl KernelCache {
     pub(crate) async fn adapt(&self, attr: &Attr) {
         let (inode, now) = (attr.inode, Shown::of(attr));
         let behind = loop {
-            let adapted = self.0.adapted.notified();
-            tokio::pin!(adapted);
-            adapted.as_mut().enable();
+            let notified = self.0.notified.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable();
             let what = self.0.pages.lock().adapt(inode, now);
             match what {
                 Adapt::Done => return,
-                Adapt::Wait => adapted.await,
+                Adapt::Wait => notified.await,
                 Adapt::Do(behind) => break behind,
             }
         };
-        let mut adapting = Adapting { cache: self, inode, behind, shown: None };
+        let mut notifying = Notifying { cache: self.clone(), inode, left: behind.pages };
         // Ordering: pages first. With the new size, the end of an old page would be read as zeros.
-        wait_for_all(self.drop_all(inode, &adapting.behind.pages)).await;
-        if adapting.behind.grows {
+        notifying.drop_left().await;
+        if behind.grows {
             let _ = self.0.invalidator.grow(inode, now.size).await;
         }
-        adapting.shown = Some(now);
+        // Ordering: before the end of `notifying`, so that no other answer adapts in between.
+        self.0.pages.lock().adapted(inode, now);
     }
 
     /// The kernel takes the attributes of an answer without a comparison.
@@ -147,29 +148,10 @@ impl KernelCache {
         self.0.pages.lock().on_written(inode, end);
     }
 
-    fn drop_all(&self, inode: InodeId, served: &Served) -> Vec<Dropped> {
-        let ranges = match served {
-            Served::Nothing => Vec::new(),
-            Served::Ranges(ranges) => {
-                ranges.iter().map(|&(offset, len)| Range { inode, offset, len: Some(len) }).collect()
-            }
-            Served::Anything => vec![Range::whole(inode)],
-        };
-        ranges.into_iter().map(|range| self.0.invalidator.invalidate(range)).collect()
-    }
-
-    /// Makes the kernel drop what was served of a file. The future completes when it has. `None`: nothing was.
-    fn begin_drop(&self, inode: InodeId, changer: Changer, whole: bool) -> Option<impl Future<Output = ()> + use<>> {
-        let served = self.0.pages.lock().begin_drop(inode, changer, whole);
-        if served == Served::Nothing {
-            return None;
-        }
-        let waits = self.drop_all(inode, &served);
-        let dropping = Dropping { cache: self.clone(), inode, left: served };
-        Some(async move {
-            wait_for_all(waits).await;
-            dropping.end();
-        })
+    /// Takes what was served of a file, for the kernel to drop. `None`: nothing was.
+    fn begin_drop(&self, inode: InodeId, changer: Changer, whole: bool) -> Option<Notifying> {
+        let left = self.0.pages.lock().begin_drop(inode, changer, whole);
+        (left != Served::Nothing).then(|| Notifying { cache: self.clone(), inode, left })
     }
 
     /// Runs `work`, which changes a file's data, and keeps programs on this mount from reading the
@@ -208,62 +190,40 @@ impl CacheListener for KernelCache {
     }
 }
 
-/// Completes when the kernel has dropped a range.
-type Dropped = tokio::sync::oneshot::Receiver<()>;
-
-async fn wait_for_all(waits: Vec<Dropped>) {
-    for wait in waits {
-        // An error means that the mount has ended, and no thread notifies the kernel.
-        let _ = wait.await;
-    }
-}
-
-/// A drop of pages under way. Answers with attributes wait for it, because the kernel may still have
-/// the pages and ignore the answer.
+/// A notification of the kernel under way. Answers with attributes wait for its end: until then the
+/// kernel may have the pages, and it may ignore the answer.
 ///
 /// Cancel-safety: dropped half-way, what is `left` counts as served again.
-struct Dropping {
+struct Notifying {
     cache: KernelCache,
     inode: InodeId,
+    /// What the kernel may not have dropped yet.
     left: Served,
 }
 
-impl Dropping {
-    /// The kernel has dropped everything.
-    fn end(mut self) {
+impl Notifying {
+    /// Completes when the kernel has dropped what is left.
+    async fn drop_left(&mut self) {
+        let inode = self.inode;
+        let ranges = match &self.left {
+            Served::Nothing => Vec::new(),
+            Served::Ranges(ranges) => {
+                ranges.iter().map(|&(offset, len)| Range { inode, offset, len: Some(len) }).collect()
+            }
+            Served::Anything => vec![Range::whole(inode)],
+        };
+        let waits: Vec<_> = ranges.into_iter().map(|range| self.cache.0.invalidator.invalidate(range)).collect();
+        for wait in waits {
+            // An error means that the mount has ended, and no thread notifies the kernel.
+            let _ = wait.await;
+        }
         self.left = Served::Nothing;
     }
 }
 
-impl Drop for Dropping {
+impl Drop for Notifying {
     fn drop(&mut self) {
-        let mut pages = self.cache.0.pages.lock();
-        pages.put_back(self.inode, std::mem::take(&mut self.left));
-        pages.dropped(self.inode);
-        drop(pages);
-        self.cache.0.adapted.notify_waiters();
-    }
-}
-
-/// An adaptation under way.
-///
-/// Cancel-safety: dropped half-way, the ranges count as served again.
-struct Adapting<'a> {
-    cache: &'a KernelCache,
-    inode: InodeId,
-    behind: Behind,
-    /// State that the kernel has reached.
-    shown: Option<Shown>,
-}
-
-impl Drop for Adapting<'_> {
-    fn drop(&mut self) {
-        let mut pages = self.cache.0.pages.lock();
-        if self.shown.is_none() {
-            pages.put_back(self.inode, std::mem::take(&mut self.behind.pages));
-        }
-        pages.adapted(self.inode, self.shown);
-        drop(pages);
-        self.cache.0.adapted.notify_waiters();
+        self.cache.0.pages.lock().notified(self.inode, std::mem::take(&mut self.left));
+        self.cache.0.notified.notify_waiters();
     }
 }

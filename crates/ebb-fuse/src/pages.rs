@@ -97,9 +97,9 @@ pub struct Behind {
 pub enum Adapt {
     /// Nothing.
     Done,
-    /// Wait until another answer has adapted the kernel's state, or a drop is done.
+    /// Wait until the kernel has done what it is being notified of.
     Wait,
-    /// Make the kernel catch up, and then call [`Pages::adapted`].
+    /// Make the kernel catch up. Then call [`Pages::adapted`], and [`Pages::notified`] in any case.
     Do(Behind),
 }
 
@@ -116,20 +116,17 @@ struct File {
     /// descriptor puts pages into the cache, and its reads look like any others.
     around: Served,
     guards: usize,
-    /// Number of drops under way, of ranges that are no longer in `served` or `around`.
-    drops: usize,
+    /// Number of notifications under way: drops of ranges that are no longer in `served` or `around`, and sizes.
+    notices: usize,
     /// The kernel has no pages that are older than this, and no smaller size.
     shown: Option<Shown>,
-    /// An answer adapts the kernel's state.
-    is_adapting: bool,
 }
 
 impl File {
     fn is_forgettable(&self) -> bool {
         self.open == 0
             && self.guards == 0
-            && self.drops == 0
-            && !self.is_adapting
+            && self.notices == 0
             && self.served == Served::Nothing
             && self.around == Served::Nothing
     }
@@ -170,7 +167,7 @@ impl Pages {
         if self.files.len() <= FILES_MAX {
             return None;
         }
-        let unused = |file: &File| file.open == 0 && file.guards == 0 && file.drops == 0 && !file.is_adapting;
+        let unused = |file: &File| file.open == 0 && file.guards == 0 && file.notices == 0;
         self.files.iter().find(|(_, file)| unused(file)).map(|(inode, _)| *inode)
     }
 
@@ -189,7 +186,7 @@ impl Pages {
     }
 
     /// Takes the served ranges, which the kernel is about to drop. Unless there are none,
-    /// [`Pages::dropped`] has to be called afterwards. `whole`: the kernel drops the whole file.
+    /// [`Pages::notified`] has to be called afterwards. `whole`: the kernel drops the whole file.
     ///
     /// For a change by another mount they include the ranges that went around the cache. A change
     /// by this mount leaves those out: the kernel checks mappings before it writes around them.
@@ -202,16 +199,17 @@ impl Pages {
         if whole {
             served = Served::Anything;
         }
-        file.drops += usize::from(served != Served::Nothing);
+        file.notices += usize::from(served != Served::Nothing);
         self.tidy(inode);
         served
     }
 
-    /// Ends what [`Pages::begin_drop`] began.
-    pub fn dropped(&mut self, inode: InodeId) {
+    /// Ends what [`Pages::begin_drop`] or [`Pages::adapt`] began. `left`: the ranges that the kernel may not have dropped.
+    pub fn notified(&mut self, inode: InodeId, left: Served) {
         let file = self.entry(inode);
-        assert!(file.drops > 0, "each drop of pages of {inode} ends once");
-        file.drops -= 1;
+        assert!(file.notices > 0, "each notification about {inode} ends once");
+        file.notices -= 1;
+        file.served = std::mem::take(&mut file.served).and(left);
         self.tidy(inode);
     }
 
@@ -223,7 +221,7 @@ impl Pages {
     pub fn adapt(&mut self, inode: InodeId, now: Shown) -> Adapt {
         let Some(file) = self.files.get_mut(&inode) else { return Adapt::Done };
         // What is being dropped is on record no more, and the kernel may have it until that is done.
-        if file.is_adapting || file.drops > 0 {
+        if file.notices > 0 {
             return Adapt::Wait;
         }
         let differs = file.shown != Some(now);
@@ -238,23 +236,13 @@ impl Pages {
             file.shown = Some(now);
             return Adapt::Done;
         }
-        file.is_adapting = true;
+        file.notices += 1;
         Adapt::Do(Behind { pages, grows })
     }
 
-    /// Ends what [`Pages::adapt`] began. `shown`: what the kernel has now.
-    pub fn adapted(&mut self, inode: InodeId, shown: Option<Shown>) {
-        let file = self.entry(inode);
-        assert!(file.is_adapting, "each adaptation of {inode} ends once");
-        (file.is_adapting, file.shown) = (false, shown);
-        self.tidy(inode);
-    }
-
-    /// Puts ranges back that the kernel may not have dropped.
-    pub fn put_back(&mut self, inode: InodeId, served: Served) {
-        let file = self.entry(inode);
-        file.served = std::mem::take(&mut file.served).and(served);
-        self.tidy(inode);
+    /// The kernel has no pages that are older than `shown`, and no smaller size.
+    pub fn adapted(&mut self, inode: InodeId, shown: Shown) {
+        self.entry(inode).shown = Some(shown);
     }
 
     /// The kernel takes a size without a comparison: from the answer to a change of attributes, for

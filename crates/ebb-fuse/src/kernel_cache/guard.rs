@@ -35,14 +35,14 @@ impl Guard {
         let inner = &self.cache.0;
         for round in 0..ROUNDS_MAX {
             let whole = std::mem::take(&mut self.whole);
-            let Some(dropping) = self.cache.begin_drop(self.inode, self.changer, whole) else {
+            let Some(mut notifying) = self.cache.begin_drop(self.inode, self.changer, whole) else {
                 if round == 0 {
                     inner.invalidator.submit_attributes(self.inode);
                 }
                 return;
             };
             let mut all = Box::pin(async move {
-                dropping.await;
+                notifying.drop_left().await;
                 Ok(())
             });
             let done = inner.runtime.timeout(WAIT_MAX, "waiting for the kernel to drop pages", all.as_mut()).await;

@@ -6,7 +6,7 @@ const A: InodeId = InodeId::new(1);
 fn drop_served(pages: &mut Pages, inode: InodeId, changer: Changer) -> Served {
     let served = pages.begin_drop(inode, changer, false);
     if served != Served::Nothing {
-        pages.dropped(inode);
+        pages.notified(inode, Served::Nothing);
     }
     served
 }
@@ -52,6 +52,12 @@ fn writes_around_the_cache_drop_the_pages_of_others_alone() {
     assert!(pages.files.is_empty());
 }
 
+/// The kernel has caught up with an answer.
+fn adapted(pages: &mut Pages, shown: Shown) {
+    pages.adapted(A, shown);
+    pages.notified(A, Served::Nothing);
+}
+
 fn shown(size: u64, time: i64) -> Shown {
     Shown { size, mtime: WallTime(time), ctime: WallTime(time) }
 }
@@ -64,17 +70,16 @@ fn an_answer_that_shows_a_change_drops_what_was_served_before() {
     let first = Behind { pages: Served::Nothing, grows: true };
     assert_eq!(pages.adapt(A, shown(10, 1)), Adapt::Do(first), "the kernel's size is not known");
     assert_eq!(pages.adapt(A, shown(10, 1)), Adapt::Wait);
-    pages.adapted(A, Some(shown(10, 1)));
+    adapted(&mut pages, shown(10, 1));
     pages.serve(A, Way::Cached, 0, 10);
     assert_eq!(pages.adapt(A, shown(10, 1)), Adapt::Done, "nothing has changed");
     let changed = Behind { pages: Served::Ranges(vec![(0, 10)]), grows: false };
     assert_eq!(pages.adapt(A, shown(10, 2)), Adapt::Do(changed.clone()));
     // It was given up half-way.
-    pages.put_back(A, changed.pages);
-    pages.adapted(A, None);
+    pages.notified(A, changed.pages);
     assert_eq!(pages.adapt(A, shown(12, 2)), Adapt::Do(Behind { pages: Served::Ranges(vec![(0, 10)]), grows: true }));
     pages.close(A, Access::Read, Way::Cached);
-    pages.adapted(A, Some(shown(12, 2)));
+    adapted(&mut pages, shown(12, 2));
     assert!(pages.files.is_empty());
 }
 
@@ -85,7 +90,7 @@ fn an_answer_drops_what_mappings_brought_if_the_kernel_may_not_compare_it() {
     pages.serve(A, Way::Direct, 0, 10);
     let grown = |ranges: &[(u64, u64)]| Behind { pages: Served::Ranges(ranges.to_vec()), grows: true };
     assert_eq!(pages.adapt(A, shown(10, 1)), Adapt::Do(grown(&[(0, 10)])), "a notice of the size");
-    pages.adapted(A, Some(shown(10, 1)));
+    adapted(&mut pages, shown(10, 1));
     pages.serve(A, Way::Direct, 0, 10);
     assert_eq!(pages.adapt(A, shown(10, 2)), Adapt::Done, "the kernel compares, and nothing overtakes the answer");
     pages.open(A, Access::Read, Way::Cached, Mappable::All);
@@ -93,22 +98,22 @@ fn an_answer_drops_what_mappings_brought_if_the_kernel_may_not_compare_it() {
     pages.serve(A, Way::Cached, 10, 10);
     let dropped = |ranges: &[(u64, u64)]| Adapt::Do(Behind { pages: Served::Ranges(ranges.to_vec()), grows: false });
     assert_eq!(pages.adapt(A, shown(10, 3)), dropped(&[(10, 10), (0, 10)]));
-    pages.adapted(A, Some(shown(10, 3)));
+    adapted(&mut pages, shown(10, 3));
     pages.serve(A, Way::Direct, 20, 10);
     assert_eq!(pages.adapt(A, shown(10, 4)), dropped(&[(20, 10)]), "a faster answer may have overtaken this one");
 }
 
 #[test]
-fn an_answer_waits_for_drops() {
+fn an_answer_waits_for_notifications() {
     let mut pages = Pages::default();
     assert_eq!(pages.begin_drop(A, Changer::ThisMount, false), Served::Nothing);
     assert!(pages.files.is_empty());
     pages.serve(A, Way::Cached, 0, 10);
     assert_eq!(pages.begin_drop(A, Changer::ThisMount, false), Served::Ranges(vec![(0, 10)]));
     assert_eq!(pages.begin_drop(A, Changer::OtherMount, true), Served::Anything);
-    pages.dropped(A);
+    pages.notified(A, Served::Nothing);
     assert_eq!(pages.adapt(A, shown(10, 1)), Adapt::Wait);
-    pages.dropped(A);
+    pages.notified(A, Served::Nothing);
     assert!(pages.files.is_empty());
     assert_eq!(pages.adapt(A, shown(10, 1)), Adapt::Done);
 }
@@ -126,12 +131,12 @@ fn the_size_that_a_program_here_wrote_is_known_to_the_kernel() {
     let mut pages = Pages::default();
     pages.open(A, Access::Write, Way::Cached, Mappable::All);
     assert!(matches!(pages.adapt(A, shown(10, 1)), Adapt::Do(_)));
-    pages.adapted(A, Some(shown(10, 1)));
+    adapted(&mut pages, shown(10, 1));
     pages.on_written(A, 30);
     assert_eq!(pages.adapt(A, shown(30, 2)), Adapt::Done);
     assert_eq!(pages.adapt(A, shown(5, 3)), Adapt::Done, "a read finds out that a file is shorter");
     assert!(matches!(pages.adapt(A, shown(6, 4)), Adapt::Do(Behind { grows: true, .. })));
-    pages.adapted(A, Some(shown(6, 4)));
+    adapted(&mut pages, shown(6, 4));
     pages.overwrite_size(A);
     assert!(matches!(pages.adapt(A, shown(6, 4)), Adapt::Do(Behind { grows: true, .. })));
 }

@@ -3,14 +3,18 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek as _, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::pin::pin;
 use std::ptr::null_mut;
+use std::task::{Context, Waker};
 use std::thread;
 
+use ebb_types::InodeId;
 use rustix::fs::{Advice, FallocateFlags, SeekFrom as Seek, copy_file_range, fadvise, fallocate, seek};
 use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, msync, munmap};
 
 use super::fixture::{Mounted, eventually};
+use crate::vfs::Vfs;
 
 fn open(mounted: &Mounted, name: &str) -> File {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(mounted.path(name)).unwrap()
@@ -201,7 +205,7 @@ fn a_notification_that_overtakes_attributes_hides_nothing_from_a_read() {
     file.read_exact_at(&mut bytes, 0).unwrap();
 
     mounted.vfs.write_elsewhere(inode, 6, b"+ more");
-    let notify = || mounted.caches.attributes_changed(ebb_types::InodeId::new(inode));
+    let notify = || mounted.caches.attributes_changed(InodeId::new(inode));
     assert_eq!(read_during(&mounted, &file, 6, notify), b"+ more", "the kernel has the size of before");
 
     mounted.vfs.write_elsewhere(inode, 0, b"after!");
@@ -219,7 +223,7 @@ fn an_empty_file_stays_empty_and_its_end_is_where_it_is() {
     let mounted = Mounted::new();
     fs::write(mounted.path("f"), b"").unwrap();
     let (inode, file) = (mounted.inode("f"), File::open(mounted.path("f")).unwrap());
-    let notify = || mounted.caches.attributes_changed(ebb_types::InodeId::new(inode));
+    let notify = || mounted.caches.attributes_changed(InodeId::new(inode));
     assert_eq!(read_during(&mounted, &file, 0, notify), b"");
     assert_eq!(seek(&file, Seek::End(0)), Ok(0));
     mounted.vfs.write_elsewhere(inode, 0, b"x");
@@ -292,9 +296,11 @@ fn an_answer_waits_for_pages_that_a_change_is_dropping() {
         mounted.drop_pages(inode);
         mounted.vfs.write_elsewhere(inode, 4096, b"b");
         drop(stall);
-        eventually("the attributes are there", || mounted.waiting() == 1);
-        thread::sleep(std::time::Duration::from_millis(100));
+        let attr = mounted.block_on(mounted.vfs.get_attr(InodeId::new(inode))).unwrap();
+        let mut answer = pin!(mounted.caches.adapt(&attr));
+        assert!(answer.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         drop(slow);
+        mounted.block_on(answer);
         assert_eq!((locks.join().unwrap(), late.join().unwrap()), (b'a', b'b'));
     });
 }

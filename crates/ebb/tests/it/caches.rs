@@ -160,8 +160,8 @@ fn raise(least: &mut [u64], by: &[u64]) {
 /// looked itself would be killed.
 const LOOK: &str = "
 import mmap, os, sys, tempfile
-path, page, way = sys.argv[1], int(sys.argv[2]), getattr(os, sys.argv[3])
-mapped = mmap.mmap(os.open(path, os.O_RDONLY | way), 0, prot=mmap.PROT_READ)
+path, page, flag = sys.argv[1], int(sys.argv[2]), getattr(os, sys.argv[3])
+mapped = mmap.mmap(os.open(path, flag), 0, prot=mmap.PROT_READ)
 with tempfile.TemporaryFile() as copy:
     while os.read(0, 1):
         assert os.pwrite(copy.fileno(), memoryview(mapped), 0) == len(mapped)
@@ -245,7 +245,7 @@ fn under(befalls: impl FnOnce(&Rig, &Scene)) {
             move || scene.write(&path)
         });
         // A mapping of a descriptor that goes around the cache puts pages into it as well.
-        for (reader_name, reader, flag) in [("one", &rig.readers[0], "O_CLOEXEC"), ("two", &rig.readers[1], "O_DIRECT")]
+        for (reader_name, reader, flag) in [("one", &rig.readers[0], "O_RDONLY"), ("two", &rig.readers[1], "O_DIRECT")]
         {
             let (scene, path) = (&scene, reader.join("f"));
             scope.spawn(move || scene.read(reader_name, &path, flag));
