@@ -1,8 +1,9 @@
 //! Generates the message types from `proto/`. Needs `protoc` (Debian: protobuf-compiler).
 
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     "proto/common.proto",
     "proto/hello.proto",
+    "proto/identity.proto",
     "proto/meta.proto",
     "proto/node.proto",
     "proto/block.proto",

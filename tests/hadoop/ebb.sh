@@ -5,9 +5,7 @@
 ebb_start() {
     local run=$1 cluster=$2 host replicas=$3 there
     shift 3
-    [ -d "$cluster" ] || mkdir -m 700 "$cluster"
-    printf 'cluster = "00000000000000eb"\nmasters = ["%s:7000"]\nreplicas = %s\n' "$master" "$replicas" >"$cluster/cluster.toml"
-    (umask 077 && od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n' >"$cluster/secret")
+    "$ebb" --dir "$cluster" cluster init --master "$master:7000" --replicas "$replicas" >/dev/null
     network_of master
     start_process "$run" ebb-master "${there[@]}" "$ebb" --dir "$cluster" master
     wait_until 30 "the start of the master" ebb_serves "$cluster" 0 || {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use ebb_client::{Access, Advice, Client, Handle, IfExists, NewFile, NewName};
-use ebb_types::{Attr, Credentials, Error, ErrorKind, FileKind, Result, bail};
+use ebb_types::{Attr, Error, ErrorKind, FileKind, Result, bail};
 
 use crate::caller::{Caller, NewMode};
 use crate::explain::explain;
@@ -129,7 +129,7 @@ impl File {
 
     /// Its length as its writers have it now.
     pub async fn size(&self) -> Result<u64> {
-        let attr = self.client.get_attr(&Credentials::root(), self.attr.inode).await;
+        let attr = self.client.get_attr(self.client.own_user(), self.attr.inode).await;
         attr.map(|attr| attr.size).map_err(|error| self.told(error))
     }
 

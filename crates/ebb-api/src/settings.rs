@@ -4,16 +4,20 @@
 //! ```toml
 //! cluster = "00000000000000a7"       # names the cluster for good: 16 hexadecimal digits
 //! masters = ["10.0.0.1:7000"]
-//! secret = "/etc/ebb/main.secret"    # its file; without this line, `secret` beside the settings file
+//! identity = "/etc/ebb/main.pem"     # certificate and key; without this line, `identity.pem` beside the settings file
+//! wire = "plain"                     # if the cluster's is; without this line, connections are encrypted
 //! ```
-//! The directory of a cluster that was started here serves as well: its `cluster.toml` has the same lines, and others.
+//! The directory of a cluster that was started here serves as well: its `cluster.toml` has such lines, and its owner is an
+//! operator.
 #![allow(clippy::disallowed_methods, reason = "a rim of the program: the files are this machine's")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use ebb_client::{Client, ClientOptions};
-use ebb_rpc::{Connector, Counters, Identity, Secret};
+use ebb_identity::tls::Wire;
+use ebb_identity::{CertifiedKey, Holder};
+use ebb_rpc::{Connector, Counters, Identity};
 use ebb_runtime::Runtime;
 use ebb_types::{ClusterId, Error, HostName, Result, bail, err};
 use serde::Deserialize;
@@ -22,15 +26,18 @@ use crate::secret;
 
 /// The file in a cluster's directory.
 const IN_DIRECTORY: &str = "cluster.toml";
-/// The secret beside a settings file that names none.
-const BESIDE: &str = "secret";
+/// The identity beside a settings file that names none.
+const BESIDE: &str = "identity.pem";
+/// The operator's identity in a cluster's directory.
+pub const OPERATOR: &str = "identities/operator.pem";
 
-/// Where a cluster is, and its secret.
+/// Where a cluster is, and who this process is there.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    id: ClusterId,
     masters: Vec<String>,
-    secret: Secret,
+    wire: Wire,
+    /// File of certificate and key.
+    identity: PathBuf,
 }
 
 /// The lines that count here. A cluster's own file has more.
@@ -39,7 +46,8 @@ struct Lines {
     cluster: String,
     #[serde(default)]
     masters: Vec<String>,
-    secret: Option<PathBuf>,
+    identity: Option<PathBuf>,
+    wire: Option<String>,
 }
 
 /// A session inside another program, which has its own use for memory and may be killed at any moment.
@@ -59,20 +67,29 @@ impl Settings {
     /// Reads a settings file, or that of a cluster's directory.
     ///
     /// # Errors
-    /// `NotFound` if there is none, `Invalid` names what it lacks, `NotPermitted` if others may read the secret.
+    /// `NotFound` if there is none, `Invalid` names what it lacks, `NotPermitted` if others may read the key.
     pub fn read(place: &Path) -> Result<Self> {
-        let path = if place.is_dir() { place.join(IN_DIRECTORY) } else { place.to_owned() };
+        let (path, beside) =
+            if place.is_dir() { (place.join(IN_DIRECTORY), OPERATOR) } else { (place.to_owned(), BESIDE) };
         let text = fs::read_to_string(&path).map_err(|error| Error::from_io(&error, path.display()))?;
-        let (id, lines) = parse(&text).map_err(|error| error.context(path.display()))?;
-        let beside = path.parent().unwrap_or(Path::new("")).join(BESIDE);
-        let secret = secret::read(&lines.secret.unwrap_or(beside))?;
-        Ok(Self { id, masters: lines.masters, secret })
+        let (id, wire, lines) = parse(&text).map_err(|error| error.context(path.display()))?;
+        let beside = path.parent().unwrap_or(Path::new("")).join(beside);
+        let key_path = lines.identity.unwrap_or(beside);
+        let certified = read_key(&key_path)?.subject().cluster;
+        if certified != id {
+            bail!(Invalid, "{} is of cluster {certified}, and {} names {id}", key_path.display(), path.display());
+        }
+        Ok(Self { masters: lines.masters, wire, identity: key_path })
     }
 
-    /// Connections as `role` on `host`.
-    fn connector(&self, runtime: &Runtime, host: &HostName, role: &str) -> Connector {
-        let (secret, host, role) = (self.secret.clone(), host.clone(), role.to_owned());
-        Connector::new(runtime.clone(), Identity { cluster: self.id, secret, host, role }, Counters::default())
+    /// Connections from `host`.
+    fn connector(&self, runtime: &Runtime, host: &HostName) -> Result<Connector> {
+        let holder = Holder::new(runtime.clone(), read_key(&self.identity)?, self.wire)?;
+        // Whoever certifies this program replaces the file.
+        let path = self.identity.clone();
+        holder.follow(move || read_key(&path));
+        let identity = Identity::certified(holder, host.clone())?;
+        Ok(Connector::new(runtime.clone(), identity, Counters::default()))
     }
 
     /// Opens a session for a program that is no mount. It keeps no names and no leases of closed files: nobody waits for the
@@ -82,7 +99,7 @@ impl Settings {
     /// That of the first call of a master.
     pub async fn connect(&self, runtime: Runtime, embedded: Embedded) -> Result<Client> {
         let Embedded { host, role, read_cache_bytes, dirty_bytes } = embedded;
-        let connector = self.connector(&runtime, &host, &role);
+        let connector = self.connector(&runtime, &host)?;
         let options = ClientOptions {
             read_cache_bytes,
             dirty_bytes_max: dirty_bytes,
@@ -95,13 +112,18 @@ impl Settings {
     }
 }
 
-fn parse(text: &str) -> Result<(ClusterId, Lines)> {
+fn read_key(path: &Path) -> Result<CertifiedKey> {
+    CertifiedKey::from_pem(&secret::read(path)?).map_err(|error| error.context(path.display()))
+}
+
+fn parse(text: &str) -> Result<(ClusterId, Wire, Lines)> {
     let lines: Lines = toml::from_str(text).map_err(|error| err!(Invalid, "{error}"))?;
     let id = parse_id(&lines.cluster)?;
     if lines.masters.is_empty() {
         bail!(Invalid, "it names no master: write masters = [\"HOST:PORT\"]");
     }
-    Ok((id, lines))
+    let wire = lines.wire.as_deref().map_or(Ok(Wire::default()), str::parse)?;
+    Ok((id, wire, lines))
 }
 
 /// A cluster's id, as its files have it.
@@ -118,7 +140,9 @@ pub fn parse_id(text: &str) -> Result<ClusterId> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use ebb_types::ErrorKind;
+    use ebb_identity::{Authority, Subject};
+    use ebb_rpc::LIFETIME;
+    use ebb_types::{ErrorKind, Role};
 
     use super::*;
 
@@ -132,13 +156,25 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let lines = "cluster = \"00000000000000a7\"\nmasters = [\"127.0.0.1:7000\"]\n";
         write(&temp.path().join(IN_DIRECTORY), &format!("{lines}replicas = 2\n"));
-        write(&temp.path().join(BESIDE), &Secret::new([7; 32]).to_hex());
+        let pem = certified(0xa7);
+        fs::create_dir(temp.path().join("identities")).unwrap();
+        write(&temp.path().join(OPERATOR), &pem);
         let file = temp.path().join("main.toml");
-        write(&file, &format!("{lines}secret = {:?}\n", temp.path().join(BESIDE)));
+        write(&file, &format!("{lines}identity = {:?}\n", temp.path().join(OPERATOR)));
         for place in [temp.path(), &file] {
             let settings = Settings::read(place).unwrap();
-            assert_eq!((settings.id, settings.masters.len()), (ClusterId::new(0xa7), 1));
+            assert_eq!((settings.identity, settings.masters.len()), (temp.path().join(OPERATOR), 1));
         }
+        write(&temp.path().join(OPERATOR), &certified(0xa8));
+        let error = Settings::read(temp.path()).unwrap_err();
+        assert!(error.detail().contains("is of cluster"), "{error}");
+    }
+
+    fn certified(cluster: u64) -> String {
+        let (cluster, now) = (ClusterId::new(cluster), Runtime::real().wall());
+        let operator = Subject { cluster, role: Role::Operator, host: None, user: None };
+        let key = Authority::create(cluster, now).unwrap().issue(&operator, now, LIFETIME).unwrap();
+        key.to_pem().to_owned()
     }
 
     #[test]
@@ -158,6 +194,9 @@ mod tests {
         }
         write(&file, "cluster = \"a7\"\nmasters = [\"a:1\"]");
         let error = Settings::read(&file).unwrap_err();
-        assert!(error.detail().contains("secret"), "{error}");
+        assert!(error.detail().contains("identity.pem"), "{error}");
+        write(&file, "cluster = \"a7\"\nmasters = [\"a:1\"]\nwire = \"open\"");
+        let error = Settings::read(&file).unwrap_err();
+        assert!(error.detail().contains("\"plain\""), "{error}");
     }
 }

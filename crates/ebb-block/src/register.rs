@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebb_store::Volume;
-use ebb_types::{Error, ErrorKind, NodeId, Result, VolumeId, bail};
+use ebb_types::{Error, ErrorKind, NodeId, Result, VolumeId, bail, cluster_version};
 use ebb_wire::{Call, pb};
 
 use crate::node::Node;
@@ -111,6 +111,7 @@ async fn register(node: &Node, masters: &mut Masters, introduction: &Introductio
         volumes: describe_volumes(node).await,
         position: Some(node.seen.position()),
         knows_frozen: true,
+        version: cluster_version::NEWEST,
     };
     let reply = masters.call(&message, DEADLINE).await?;
     take_ids(node, &reply).await?;

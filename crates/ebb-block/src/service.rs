@@ -102,6 +102,7 @@ pub struct BlockServer {
     registering: Task<()>,
     patrol: Task<()>,
     tidying: Task<()>,
+    attending: Task<()>,
     short_circuit_task: Option<Task<()>>,
 }
 
@@ -127,6 +128,8 @@ impl BlockServer {
         let handoff =
             HandoffLog::open(&runtime, &options.data_dir.join(HANDOFF_DIR), options.handoff_bytes_max, false).await?;
         let (data_dir, masters) = (options.data_dir.clone(), options.masters);
+        let attend = ebb_rpc::attend(connector.clone(), masters.clone(), String::new(), || false);
+        let attending = runtime.spawn("block-attend", attend);
         let node = Node::new(&runtime, volumes, (id, position), data_dir, masters, connector, handoff);
         let node = Arc::new(node.with_staging(options.staged_bytes_max));
         let (stop, stopped) = oneshot::channel::<()>();
@@ -154,7 +157,7 @@ impl BlockServer {
             true => serve_short_circuit(&node, options.data_dir.join(SHORT_CIRCUIT_SOCKET)).await,
             false => None,
         };
-        Ok(Self { node, address, stop, serving, registering, patrol, tidying, short_circuit_task })
+        Ok(Self { node, address, stop, serving, registering, patrol, tidying, attending, short_circuit_task })
     }
 
     /// Where it is reached.
@@ -187,6 +190,7 @@ impl BlockServer {
         self.registering.abort();
         self.patrol.abort();
         self.tidying.abort();
+        self.attending.abort();
         if let Some(short_circuit_task) = &self.short_circuit_task {
             short_circuit_task.abort();
         }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use ebb_client::{Client, ClientOptions};
 use ebb_rpc::Channel;
 use ebb_runtime::Runtime;
-use ebb_types::{Credentials, HostName, Result, bail};
+use ebb_types::{Credentials, HostName, Result, Role, bail};
+use ebb_wire::pb;
 
 use crate::directory::ClusterDir;
 use crate::process::{self, ProcessFile};
@@ -15,50 +16,74 @@ pub const POWER_MANAGER: &str = "power-manager";
 /// How long an administrative question may take.
 pub const ASK: Duration = Duration::from_secs(30);
 
+/// Host of commands, unless they name one.
+pub const HOST: &str = "client";
+
 /// The channel to the master.
 pub fn master(cluster: &ClusterDir) -> Result<Channel> {
-    let connector = cluster.connector(&Runtime::real(), &HostName::new("client"), "cli");
+    let connector = cluster.connector(&Runtime::real(), &HostName::new(HOST), Role::Operator)?;
     Ok(connector.channel(&cluster.masters()?[0]))
+}
+
+/// The processes with this role that told the master where they serve: host and address.
+///
+/// # Errors
+/// That of the call.
+async fn services(cluster: &ClusterDir, role: Role) -> Result<Vec<(HostName, String)>> {
+    let status = master(cluster)?.call(&pb::ClusterStatus {}, ASK).await?;
+    let of_role = status.services.into_iter().filter(|service| service.role == role.name());
+    Ok(of_role.map(|service| (HostName::new(service.host), service.address)).collect())
 }
 
 /// The channel to the power manager.
 ///
 /// # Errors
 /// `Unavailable` if none runs.
-pub fn power_manager(cluster: &ClusterDir) -> Result<Channel> {
-    let found = process::list(cluster)?.into_iter().find(|process| process.role == POWER_MANAGER);
-    let Some(process) = found.filter(ProcessFile::is_running) else {
+pub async fn power_manager(cluster: &ClusterDir) -> Result<Channel> {
+    // One on this machine is asked without a master, which may be away.
+    let here = process::list(cluster)?.into_iter().find(|process| process.role == POWER_MANAGER);
+    let address = match here.filter(ProcessFile::is_running) {
+        Some(process) => Some(process.address),
+        None => services(cluster, Role::PowerManager).await?.into_iter().next().map(|(_, address)| address),
+    };
+    let Some(address) = address else {
         bail!(
             Unavailable,
             "no power manager runs: `ebb cluster up --dir {} --nodes N --policy P` starts one",
             cluster.path.display()
         );
     };
-    let connector = cluster.connector(&Runtime::real(), &HostName::new("client"), "cli");
-    Ok(connector.channel(&process.address))
+    let connector = cluster.connector(&Runtime::real(), &HostName::new(HOST), Role::Operator)?;
+    Ok(connector.channel(&address))
 }
 
 /// The workers that run: host and address.
-pub fn workers(cluster: &ClusterDir) -> Result<Vec<(HostName, String)>> {
-    let running = |process: &ProcessFile| process.role == "worker" && process.is_running();
-    let all = process::list(cluster)?.into_iter().filter(running);
-    Ok(all.map(|process| (HostName::new(process.host), process.address)).collect())
+///
+/// # Errors
+/// That of the call.
+pub async fn workers(cluster: &ClusterDir) -> Result<Vec<(HostName, String)>> {
+    services(cluster, Role::Worker).await
+}
+
+/// A session of a command.
+pub async fn operator(cluster: &ClusterDir) -> Result<Client> {
+    client(cluster, &HostName::new(HOST), Role::Operator).await
 }
 
 /// A session as `role` on `host`.
-pub async fn client(cluster: &ClusterDir, host: &HostName, role: &str) -> Result<Client> {
+pub async fn client(cluster: &ClusterDir, host: &HostName, role: Role) -> Result<Client> {
     let runtime = Runtime::real();
-    let connector = cluster.connector(&runtime, host, role);
+    let connector = cluster.connector(&runtime, host, role)?;
     Client::connect(runtime, connector, client_options(cluster, host, role)?).await
 }
 
 /// Settings of such a session.
-pub fn client_options(cluster: &ClusterDir, host: &HostName, role: &str) -> Result<ClientOptions> {
+pub fn client_options(cluster: &ClusterDir, host: &HostName, role: Role) -> Result<ClientOptions> {
     // A command that is killed must not make others wait until its session is over.
-    let keep_names = role == "mount";
+    let keep_names = role == Role::Mount;
     let pid = std::process::id();
     let waits = crate::waiting::WAITS.clone();
-    Ok(ClientOptions { pid, keep_names, waits, ..ClientOptions::new(cluster.masters()?, host.clone(), role) })
+    Ok(ClientOptions { pid, keep_names, waits, ..ClientOptions::new(cluster.masters()?, host.clone(), role.name()) })
 }
 
 /// The user that runs this process.

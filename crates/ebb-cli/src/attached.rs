@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn programs_are_attached_listed_and_detached() {
         let home = tempfile::tempdir().unwrap();
-        let cluster = ClusterDir::create(home.path(), 1).unwrap();
+        let cluster = ClusterDir::create(home.path(), 1, ebb_identity::tls::Wire::default()).unwrap();
         assert_eq!(list(&cluster).unwrap(), []);
         let own = add(&cluster, "h1", std::process::id()).unwrap();
         assert_eq!(list(&cluster).unwrap(), std::slice::from_ref(&own));

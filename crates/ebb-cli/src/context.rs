@@ -8,13 +8,14 @@ use clap::Args;
 use ebb_types::{Result, err};
 
 use crate::directory::ClusterDir;
+use crate::host;
 use crate::output::Output;
 use crate::units::Span;
 
 /// Options that every command takes, before or after its name.
 #[derive(Clone, Debug, Args)]
 pub struct Globals {
-    /// Cluster directory.
+    /// Cluster directory [default: /var/lib/ebb, on a host that is in a cluster].
     #[arg(long, global = true, env = "EBB_DIR", value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Print only JSON on stdout.
@@ -69,12 +70,20 @@ impl Context {
         Self { timeout: limit.timeout.map(|span| span.0), ..self }
     }
 
-    /// The cluster's directory as given.
+    /// The cluster's directory as given, or that of this host.
     ///
     /// # Errors
-    /// `Invalid` if none was given.
+    /// `Invalid` if none was given, and this host is in no cluster.
     pub fn dir(&self) -> Result<PathBuf> {
-        self.dir.clone().ok_or_else(|| err!(Invalid, "which cluster? give --dir DIR or set EBB_DIR"))
+        let of_host = || Some(PathBuf::from(host::DIR)).filter(|dir| dir.join("cluster.toml").exists());
+        let dir = self.dir.clone().or_else(of_host);
+        dir.ok_or_else(|| err!(Invalid, "which cluster? give --dir DIR or set EBB_DIR"))
+    }
+
+    /// The directory as given, or the one that this host has once it is in a cluster.
+    #[must_use]
+    pub fn dir_of_host(&self) -> PathBuf {
+        self.dir.clone().unwrap_or_else(|| host::DIR.into())
     }
 
     /// The cluster's directory, read.

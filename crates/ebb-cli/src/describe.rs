@@ -1,6 +1,6 @@
 //! A program's description for shells and `man`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Command, Subcommand};
 use ebb_types::{Error, Result};
@@ -32,7 +32,21 @@ pub fn run(mut program: Command, command: DescribeCommand) -> Result<()> {
             Ok(())
         }
         DescribeCommand::Man { directory } => {
-            clap_mangen::generate_to(program, &directory).map_err(|error| Error::from_io(&error, directory.display()))
+            let version = program.get_version().unwrap_or_default();
+            let source = format!("{} {version}", program.get_name());
+            program = program.disable_help_subcommand(true);
+            program.build();
+            write_pages(&program, &source, &directory).map_err(|error| Error::from_io(&error, directory.display()))
         }
     }
+}
+
+/// One page for `command` and each one below it. The library's own loop takes a subcommand's name for the program's, and
+/// has no version for it.
+fn write_pages(command: &Command, source: &str, directory: &Path) -> std::io::Result<()> {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        write_pages(below, source, directory)?;
+    }
+    clap_mangen::Man::new(command.clone()).source(source).generate_to(directory)?;
+    Ok(())
 }

@@ -1,16 +1,18 @@
-//! `cluster.toml` and `secret`: every process of a cluster needs them before it can speak.
+//! A cluster's directory: its settings in `cluster.toml`, and its keys.
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use ebb_api::{secret, settings, users};
-use ebb_rpc::{Counters, Identity, Secret};
+use ebb_api::{settings, users};
+use ebb_identity::tls::Wire;
+use ebb_rpc::{Counters, Identity};
 use ebb_runtime::Runtime;
-use ebb_types::{ClusterId, Error, ErrorKind, HostName, Result, bail, err};
+use ebb_types::{ClusterId, Error, ErrorKind, HostName, Result, Role, bail, err};
+use ebb_wire::pb;
 use serde::{Deserialize, Serialize};
 
+use crate::keys::{self, Keys};
 use crate::private;
 
 /// Contents of `cluster.toml`.
@@ -39,6 +41,9 @@ pub struct ClusterFile {
     /// Copies that the default dataset keeps.
     #[serde(default = "default_replicas")]
     pub replicas: u32,
+    /// What its connections carry: "encrypted", or "plain" where an operator chose that.
+    #[serde(default = "default_wire", skip_serializing_if = "is_default_wire")]
+    pub wire: String,
 }
 
 const FORMAT: u32 = 1;
@@ -65,11 +70,34 @@ const fn default_repair_mb_per_s() -> u64 {
     200
 }
 
+fn default_wire() -> String {
+    Wire::default().name().to_owned()
+}
+
+fn is_default_wire(wire: &str) -> bool {
+    wire == Wire::default().name()
+}
+
 const fn default_replicas() -> u32 {
     3
 }
 
 impl ClusterFile {
+    /// The settings that a cluster begins with.
+    fn new(id: ClusterId, replicas: u32, wire: Wire) -> Self {
+        Self {
+            format: FORMAT,
+            cluster: format!("{:016x}", id.raw()),
+            masters: Vec::new(),
+            dead_after_ms: default_dead_ms(),
+            session_ttl_ms: default_session_ttl_ms(),
+            repair_mb_per_s: default_repair_mb_per_s(),
+            proxies: 0,
+            replicas,
+            wire: wire.name().to_owned(),
+        }
+    }
+
     fn parse(text: &str) -> Result<Self> {
         let invalid = |error: toml::de::Error| err!(Invalid, "{error}");
         // The format first: another one may have other fields.
@@ -92,8 +120,7 @@ pub struct ClusterDir {
     pub path: PathBuf,
     /// Its `cluster.toml`.
     pub file: ClusterFile,
-    id: ClusterId,
-    secret: Secret,
+    keys: Keys,
 }
 
 impl ClusterDir {
@@ -119,37 +146,50 @@ impl ClusterDir {
                 unreadable(&error, &toml_path)
             }
         })?;
-        let parsed = ClusterFile::parse(&text).and_then(|file| Ok((file.id()?, file)));
-        let (id, file) = parsed.map_err(|error| error.context(toml_path.display()))?;
-        let secret = secret::read(&path.join("secret"))?;
-        Ok(Self { path, file, id, secret })
+        let parsed = ClusterFile::parse(&text).and_then(|file| Ok((file.id()?, file.wire.parse()?, file)));
+        let (id, wire, file) = parsed.map_err(|error| error.context(toml_path.display()))?;
+        let keys = Keys::new(&path, id, wire);
+        Ok(Self { path, file, keys })
     }
 
-    /// Makes the directory of a new cluster: fresh id, fresh secret.
-    pub fn create(path: &Path, replicas: u32) -> Result<Self> {
+    /// Makes the directory of a host that joins a cluster. Its certificates are there already.
+    ///
+    /// # Errors
+    /// That of the disk.
+    pub fn join(
+        path: &Path,
+        id: ClusterId,
+        wire: Wire,
+        masters: Vec<String>,
+        reply: &pb::JoinClusterReply,
+    ) -> Result<Self> {
+        let file = ClusterFile {
+            masters,
+            dead_after_ms: reply.dead_after_ms,
+            session_ttl_ms: reply.session_ttl_ms,
+            ..ClusterFile::new(id, reply.replicas, wire)
+        };
+        let path = fs::canonicalize(path).map_err(|error| Error::from_io(&error, path.display()))?;
+        let joined = Self { keys: Keys::new(&path, id, wire), path, file };
+        joined.save()?;
+        Ok(joined)
+    }
+
+    /// Makes the directory of a new cluster: fresh id, fresh authority.
+    pub fn create(path: &Path, replicas: u32, wire: Wire) -> Result<Self> {
         let context =
             |error: std::io::Error| Error::from_io(&error, format!("making cluster directory {}", path.display()));
         private::make_dir(path).map_err(context)?;
         private::narrow(path)?;
-        let mut random = [0_u8; 40];
+        let mut random = [0_u8; 8];
         getrandom::fill(&mut random).map_err(|error| err!(Io, "no random bytes from the system: {error}"))?;
-        let secret = Secret::new(random[..32].try_into().expect("32 of 40 bytes"));
-        let id = u64::from_le_bytes(random[32..].try_into().expect("8 of 40 bytes")) | 1;
-        // A file that is there already would keep its mode, and processes that have it open.
-        let mut out = private::file().write(true).create_new(true).open(path.join("secret")).map_err(context)?;
-        // Ordering: the secret is on the disk before there is a cluster that needs it.
-        writeln!(out, "{}", secret.to_hex()).and_then(|()| out.sync_all()).map_err(context)?;
-        let file = ClusterFile {
-            format: FORMAT,
-            cluster: format!("{id:016x}"),
-            masters: Vec::new(),
-            dead_after_ms: default_dead_ms(),
-            session_ttl_ms: default_session_ttl_ms(),
-            repair_mb_per_s: default_repair_mb_per_s(),
-            proxies: 0,
-            replicas,
-        };
-        let created = Self { path: fs::canonicalize(path).map_err(context)?, file, id: ClusterId::new(id), secret };
+        let id = u64::from_le_bytes(random) | 1;
+        let path = fs::canonicalize(path).map_err(context)?;
+        // Ordering: the keys are on the disk before there is a cluster that needs them.
+        let keys = Keys::new(&path, ClusterId::new(id), wire);
+        keys.create()?;
+        let file = ClusterFile::new(ClusterId::new(id), replicas, wire);
+        let created = Self { path, file, keys };
         created.save()?;
         if let Some(parent) = created.path.parent() {
             fs::File::open(parent).and_then(|parent| parent.sync_all()).map_err(context)?;
@@ -160,18 +200,19 @@ impl ClusterDir {
     /// Writes `cluster.toml` back, in one step; durable when it returns, and with it the names beside it.
     pub fn save(&self) -> Result<()> {
         let text = toml::to_string(&self.file).map_err(|error| err!(Internal, "cluster.toml: {error}"))?;
-        let path = self.path.join("cluster.toml");
-        let new = self.path.join("cluster.toml.new");
-        // Ordering: contents before the name, the name before return.
-        private::file()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&new)
-            .and_then(|mut out| out.write_all(text.as_bytes()).and_then(|()| out.sync_all()))
-            .and_then(|()| fs::rename(&new, &path))
-            .and_then(|()| fs::File::open(&self.path)?.sync_all())
-            .map_err(|error| Error::from_io(&error, path.display()))
+        private::replace_synced(&self.path.join("cluster.toml"), text.as_bytes())
+    }
+
+    /// Makes the authority of a cluster from before there were certificates. True if it did.
+    pub fn certify_old(&self) -> Result<bool> {
+        if !self.path.join("secret").exists() {
+            return Ok(false);
+        }
+        match self.keys.create() {
+            Err(error) if error.kind() != ErrorKind::Exists => return Err(error),
+            _ => keys::forget_secret(&self.path)?,
+        }
+        Ok(true)
     }
 
     /// Removes other users' access to the directory; returns the mode that it had, if that was too wide.
@@ -179,14 +220,29 @@ impl ClusterDir {
         private::narrow(&self.path)
     }
 
-    /// The identity that a process of this cluster presents to its peers.
-    pub fn identity(&self, host: &HostName, role: &str) -> Identity {
-        Identity { cluster: self.id, secret: self.secret.clone(), host: host.clone(), role: role.to_owned() }
+    /// Changes what the connections of processes carry that start from now on. [`Self::save`] writes it down.
+    pub fn set_wire(&mut self, wire: Wire) {
+        wire.name().clone_into(&mut self.file.wire);
+        self.keys = Keys::new(&self.path, self.keys.cluster(), wire);
+    }
+
+    /// Its keys.
+    pub const fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// The identity that a process of this cluster proves to its peers. That of a daemon is renewed while it runs.
+    pub fn identity(&self, host: &HostName, role: Role) -> Result<Identity> {
+        let holder = self.keys.holder(role, host)?;
+        if role != Role::Operator {
+            self.keys.keep_fresh(&holder);
+        }
+        Identity::certified(holder, host.clone())
     }
 
     /// Connections as `role` on `host`.
-    pub fn connector(&self, runtime: &Runtime, host: &HostName, role: &str) -> ebb_rpc::Connector {
-        ebb_rpc::Connector::new(runtime.clone(), self.identity(host, role), Counters::default())
+    pub fn connector(&self, runtime: &Runtime, host: &HostName, role: Role) -> Result<ebb_rpc::Connector> {
+        Ok(ebb_rpc::Connector::new(runtime.clone(), self.identity(host, role)?, Counters::default()))
     }
 
     /// The masters' addresses; an error if the cluster has never been up.
@@ -224,9 +280,10 @@ fn unreadable(error: &std::io::Error, path: &Path) -> Error {
     match owner {
         Some(uid) if error.kind() == std::io::ErrorKind::PermissionDenied => {
             let name = users::user_name(uid);
+            let others = if uid == 0 { "" } else { " and root" };
             err!(
                 AccessDenied,
-                "{}: this cluster is {name}'s: only {name} and root can use its directory",
+                "{}: this cluster is {name}'s: only {name}{others} can use its directory",
                 path.display()
             )
         }

@@ -9,7 +9,9 @@
 //! | [`context`] | options of every command: the cluster's directory, JSON |
 //! | [`output`] | sentences and tables for people, JSON for programs |
 //! | [`units`] | sizes and times as arguments |
-//! | [`directory`], [`process`], [`private`] | a cluster's directory: settings, secret, processes, file modes |
+//! | [`directory`], [`keys`], [`process`], [`private`] | a cluster's directory: settings, keys, processes, file modes |
+//! | [`host`] | settings of this host: its name, where its processes listen |
+//! | [`token`], [`joining`] | how a host becomes a part of a cluster |
 //! | [`admin`] | connections and sessions for one command |
 //! | [`programs`] | how each program finds and starts the other |
 //! | [`describe`] | completions and manual pages |
@@ -28,12 +30,16 @@ pub mod context;
 pub mod describe;
 pub mod directory;
 pub mod examples;
+pub mod host;
+pub mod joining;
+pub mod keys;
 pub mod output;
 pub mod private;
 pub mod process;
 pub mod program;
 pub mod programs;
 pub mod signals;
+pub mod token;
 pub mod units;
 pub mod values;
 pub mod verdict;

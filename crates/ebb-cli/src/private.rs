@@ -1,6 +1,6 @@
 //! Files that only the owner of a cluster's directory may read.
 //!
-//! A user that can read `secret` is root in the cluster, and logs and process files name users' files. The directory
+//! A user that can read the keys is root in the cluster, and logs and process files name users' files. The directory
 //! itself keeps all of that out of others' reach.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -37,15 +37,42 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
         .map_err(|error| Error::from_io(&error, path.display()))
 }
 
+/// As [`replace`]; contents and name are durable when it returns.
+pub fn replace_synced(path: &Path, bytes: &[u8]) -> Result<()> {
+    let (new, parent) = (path.with_extension("new"), path.parent().unwrap_or(Path::new("")));
+    // Ordering: contents before the name, the name before return.
+    make_dir(parent)
+        .and_then(|()| file().write(true).create(true).truncate(true).open(&new))
+        .and_then(|mut out| io::Write::write_all(&mut out, bytes).and_then(|()| out.sync_all()))
+        .and_then(|()| fs::rename(&new, path))
+        .and_then(|()| File::open(parent)?.sync_all())
+        .map_err(|error| Error::from_io(&error, path.display()))
+}
+
+/// Writes a whole private file that must not exist: one that is there would keep its mode, and processes that have it open.
+pub fn create(path: &Path, bytes: &[u8]) -> Result<()> {
+    file()
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .and_then(|mut out| io::Write::write_all(&mut out, bytes).and_then(|()| out.sync_all()))
+        .map_err(|error| Error::from_io(&error, path.display()))
+}
+
 /// The paths of the files in a directory whose names end in `.json`; none if there is no such directory.
 pub fn json_files(directory: &Path) -> Result<Vec<PathBuf>> {
+    files(directory, "json")
+}
+
+/// The same for names that end in a dot and `extension`.
+pub fn files(directory: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(Error::from_io(&error, directory.display())),
     };
     let paths = entries.flatten().map(|entry| entry.path());
-    Ok(paths.filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect())
+    Ok(paths.filter(|path| path.extension().is_some_and(|found| found == extension)).collect())
 }
 
 /// Removes other users' access to a directory; returns the mode that it had, if that was too wide.

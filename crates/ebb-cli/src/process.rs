@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_claimed_name_is_given_to_no_other_process() {
         let home = tempfile::tempdir().unwrap();
-        let cluster = ClusterDir::create(home.path(), 1).unwrap();
+        let cluster = ClusterDir::create(home.path(), 1, ebb_identity::tls::Wire::default()).unwrap();
         let first = claim_name(&cluster, "mount").unwrap();
         let second = claim_name(&cluster, "mount").unwrap();
         assert_eq!((first.name.as_str(), second.name.as_str()), ("mount-1", "mount-2"));

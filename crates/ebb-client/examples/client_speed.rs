@@ -3,23 +3,29 @@
 //! `cargo run -p ebb-client --example client_speed [MiB] [files]`
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use bytes::Bytes;
 use ebb_block::{BlockOptions, BlockServer};
 use ebb_client::{Access, Client, ClientOptions, Created, NewFile};
+use ebb_identity::tls::Wire;
+use ebb_identity::{Authority, Subject};
 use ebb_master::{Master, Options};
-use ebb_rpc::{Connector, Counters, Identity, Secret};
+use ebb_rpc::{Connector, Counters, Identity};
 use ebb_runtime::Runtime;
-use ebb_types::{ClusterId, Credentials, HostName, InodeId, RackName, Result};
+use ebb_types::{ClusterId, Credentials, HostName, InodeId, RackName, Result, Role};
 
-fn identity(host: &str, role: &str) -> Identity {
-    let (cluster, secret) = (ClusterId::new(7), Secret::new([9; 32]));
-    Identity { cluster, secret, host: HostName::new(host), role: role.to_owned() }
+fn identity(host: &str, role: Role) -> Identity {
+    static AUTHORITY: OnceLock<Authority> = OnceLock::new();
+    let (cluster, runtime) = (ClusterId::new(7), Runtime::real());
+    let authority = AUTHORITY.get_or_init(|| Authority::create(cluster, runtime.wall()).expect("random bytes"));
+    let subject = Subject::process(cluster, role, HostName::new(host));
+    Identity::issued(authority, &runtime, &subject, Wire::Encrypted).expect("a plain host")
 }
 
 async fn client(runtime: &Runtime, master: &str, host: &str) -> Result<Client> {
-    let connector = Connector::new(runtime.clone(), identity(host, "measure"), Counters::default());
+    let connector = Connector::new(runtime.clone(), identity(host, Role::Mount), Counters::default());
     let options = ClientOptions::new(vec![master.to_owned()], HostName::new(host), "measure");
     Client::connect(runtime.clone(), connector, options).await
 }
@@ -48,13 +54,13 @@ async fn read_all(client: &Client, inode: InodeId, mebibytes: u64, piece: u64, j
 async fn measure(mebibytes: u64, files: u64) -> Result<()> {
     let runtime = Runtime::real();
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let options = Options::new(dir.path().join("master"), "127.0.0.1:0", identity("master", "master"));
+    let options = Options::new(dir.path().join("master"), "127.0.0.1:0", identity("master", Role::Master));
     let master = Master::start(runtime.clone(), options).await?;
     let mut servers = Vec::new();
     for number in 0..3 {
         let host = format!("h{number}");
         let mut options =
-            BlockOptions::new(dir.path().join(&host), identity(&host, "block"), vec![master.address().to_owned()]);
+            BlockOptions::new(dir.path().join(&host), identity(&host, Role::Block), vec![master.address().to_owned()]);
         options.rack = RackName::new("r");
         servers.push(BlockServer::start(runtime.clone(), options).await?);
     }

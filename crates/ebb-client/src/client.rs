@@ -51,6 +51,13 @@ impl Client {
         if shared.options.short_circuit {
             runtime.spawn("client witnesses", witness::run(shared.clone()));
         }
+        runtime.spawn("client attends", {
+            let (connector, options) = (shared.connector.clone(), shared.options.clone());
+            let shared = shared.clone();
+            ebb_rpc::attend(connector, options.masters, options.serves_at, move || {
+                shared.closing.load(Ordering::Relaxed)
+            })
+        });
         Ok(Self { shared })
     }
 
@@ -130,6 +137,12 @@ impl Client {
     #[must_use]
     pub fn sub_racks(&self) -> Arc<SubRacks> {
         self.shared.nodes.sub_racks()
+    }
+
+    /// The user of requests that no program makes: that of a program's certificate, or the superuser.
+    #[must_use]
+    pub fn own_user(&self) -> &Credentials {
+        &self.shared.own
     }
 
     /// Connections, for calls beyond the client's own.

@@ -172,7 +172,7 @@ impl Shared {
         let fresh = match taken {
             Taken::Lease => None,
             // The master's record lags behind the proxy: a size of 0 would keep O_TRUNC from cutting.
-            Taken::Proxy(_) => Some(self.get_attr(&Credentials::root(), id).await?),
+            Taken::Proxy(_) => Some(self.get_attr(&self.own, id).await?),
         };
         let opened = self.handle(&inode, credentials, access, fresh)?;
         counted.done = true;

@@ -235,7 +235,7 @@ impl Shared {
         self.serving().await?;
         let deadline = self.session.deadline();
         let started = self.runtime.now();
-        let credentials = opening.map_or_else(Credentials::root, |opening| opening.credentials.clone());
+        let credentials = opening.map_or_else(|| self.own.clone(), |opening| opening.credentials.clone());
         // Ordering: numbered after the handle is counted, so that no word of an earlier one's end undoes this open.
         let number = opening.map_or(0, |_| self.session.next_opening());
         loop {
@@ -290,7 +290,7 @@ impl Shared {
     pub async fn disclaim(self: &Arc<Self>, inode: &Inode) -> Result<()> {
         let message = pb::Acquire {
             session: self.session.name().id.raw(),
-            credentials: Some((&Credentials::root()).into()),
+            credentials: Some((&self.own).into()),
             inode: inode.id.raw(),
             mode: pb::LeaseMode::LeaseNone as i32,
             ..Default::default()

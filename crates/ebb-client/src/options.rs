@@ -98,6 +98,8 @@ pub struct ClientOptions {
     pub waits: Waits,
     /// Process id, for people who look at sessions; 0 where it says nothing (a virtual world must not depend on it).
     pub pid: u32,
+    /// Where its process serves, for those that ask the master for it; empty if nowhere.
+    pub serves_at: String,
 }
 
 impl ClientOptions {
@@ -121,6 +123,7 @@ impl ClientOptions {
             direct_bytes_min: 256 << 10,
             waits: Waits::default(),
             pid: 0,
+            serves_at: String::new(),
         }
     }
 }

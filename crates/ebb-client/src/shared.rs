@@ -59,6 +59,8 @@ pub(crate) struct Shared {
     pub cache: BlockCache,
     pub known: Known,
     pub budget: Budget,
+    /// The user of requests that no program makes: that of a program's certificate, or the superuser.
+    pub own: Credentials,
     pub own_link: OwnLink,
     pub queue: Queue,
     pub returns: Returns,
@@ -120,6 +122,7 @@ impl Shared {
             cache: BlockCache::new(options.read_cache_bytes),
             budget: Budget::new(options.dirty_bytes_max),
             own_link: OwnLink::default(),
+            own: connector.identity().user().cloned().unwrap_or_else(Credentials::root),
             known: Known::default(),
             runtime,
             connector,
@@ -236,7 +239,7 @@ impl Shared {
 
     /// A namespace request of the client itself.
     pub async fn own_meta(&self, op: pb::meta_op::Op) -> Result<pb::MetaReply> {
-        self.session.meta(&Credentials::root(), op).await
+        self.session.meta(&self.own, op).await
     }
 
     /// Whether cached state of this file may be believed now.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ebb_runtime::{Moment, SeededBug};
-use ebb_types::{Credentials, Epoch, ErrorKind, Result, err};
+use ebb_types::{Epoch, ErrorKind, Result, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Grant, Op, SetAttr};
 
@@ -152,7 +152,7 @@ impl Shared {
             return;
         }
         let take = SetAttr { inode: inode.id.raw(), kill_privileges: true, ..Default::default() };
-        match self.change(&Credentials::root(), Op::SetAttr(take)).await {
+        match self.change(&self.own, Op::SetAttr(take)).await {
             Ok(_) => inode.core.lock().unrecorded.privileges = false,
             // The bits are hidden here already, and the next commit clears them.
             Err(error) => tracing::debug!(inode = %inode.id, %error, "taking set-user-id and set-group-id away"),

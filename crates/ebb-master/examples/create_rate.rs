@@ -3,18 +3,25 @@
 //! `cargo run -p ebb-master --example create_rate [directory]`
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use ebb_identity::tls::Wire;
+use ebb_identity::{Authority, Subject};
 use ebb_master::{Master, Options};
-use ebb_rpc::{Channel, Connector, Counters, Identity, Secret};
+use ebb_rpc::{Channel, Connector, Counters, Identity};
 use ebb_runtime::Runtime;
-use ebb_types::{ClusterId, HostName, Result};
+use ebb_types::{ClusterId, HostName, Result, Role};
 use ebb_wire::pb;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-fn identity(role: &str) -> Identity {
-    Identity { cluster: ClusterId::new(1), secret: Secret::new([1; 32]), host: HostName::new("h1"), role: role.into() }
+fn identity(role: Role) -> Identity {
+    static AUTHORITY: OnceLock<Authority> = OnceLock::new();
+    let (cluster, runtime) = (ClusterId::new(1), Runtime::real());
+    let authority = AUTHORITY.get_or_init(|| Authority::create(cluster, runtime.wall()).expect("random bytes"));
+    let subject = Subject::process(cluster, role, HostName::new("h1"));
+    Identity::issued(authority, &runtime, &subject, Wire::Encrypted).expect("a plain host")
 }
 
 fn create(session: u64, request: u64, name: &str) -> pb::MetaRequest {
@@ -50,7 +57,7 @@ async fn caller(runtime: Runtime, channel: Channel, name: String, count: u64) ->
 }
 
 async fn measure(runtime: &Runtime, address: &str, callers: u64, count: u64) -> Result<()> {
-    let connector = Connector::new(runtime.clone(), identity("cli"), Counters::default());
+    let connector = Connector::new(runtime.clone(), identity(Role::Operator), Counters::default());
     let begun = runtime.now();
     let tasks: Vec<_> = (0..callers)
         .map(|number| {
@@ -70,7 +77,7 @@ async fn measure(runtime: &Runtime, address: &str, callers: u64, count: u64) -> 
 async fn run(dir: PathBuf) -> Result<()> {
     let runtime = Runtime::real();
     let again = runtime.disk().exists(&dir.join("master")).await?;
-    let options = Options::new(dir, "127.0.0.1:0", identity("master"));
+    let options = Options::new(dir, "127.0.0.1:0", identity(Role::Master));
     if again {
         return restart(&runtime, &options).await;
     }

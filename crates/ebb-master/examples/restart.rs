@@ -8,13 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use ebb_identity::tls::Wire;
+use ebb_identity::{Authority, Subject};
 use ebb_master::group::{Group, GroupOptions, Observer};
 use ebb_master::log::DataDir;
 use ebb_master::{Master, Options};
 use ebb_meta::{Applied, Machine, Reply};
-use ebb_rpc::{Identity, Secret};
+use ebb_rpc::Identity;
 use ebb_runtime::Runtime;
-use ebb_types::{ClusterId, HostName, Result, bail};
+use ebb_types::{ClusterId, HostName, Result, Role, bail};
 use ebb_wire::pb;
 use pb::command::Command as Op;
 
@@ -30,7 +32,10 @@ impl Observer for Nobody {
 }
 
 fn identity() -> Identity {
-    Identity { cluster: CLUSTER, secret: Secret::new([1; 32]), host: HostName::new("h1"), role: "master".into() }
+    let runtime = Runtime::real();
+    let authority = Authority::create(CLUSTER, runtime.wall()).expect("random bytes");
+    let master = Subject::process(CLUSTER, Role::Master, HostName::new("h1"));
+    Identity::issued(&authority, &runtime, &master, Wire::Encrypted).expect("a plain host")
 }
 
 fn client(session: u64, request: u64, op: pb::meta_op::Op, placements: Vec<pb::Placement>) -> Op {
@@ -107,7 +112,12 @@ async fn fill(runtime: &Runtime, dir: &Path, options: GroupOptions, files: u64) 
     let opened = Group::open(runtime, &data_dir, CLUSTER, options).await?;
     let group = opened.group().clone();
     let task = opened.serve(Arc::new(Nobody));
-    let init = pb::InitCluster { cluster: CLUSTER.raw(), default_replicas: 3, extra_share_percent: 10 };
+    let init = pb::InitCluster {
+        cluster: CLUSTER.raw(),
+        default_replicas: 3,
+        extra_share_percent: 10,
+        version: ebb_meta::version::NEWEST,
+    };
     group.propose(Op::InitCluster(init)).await?;
     for node in 1..=4 {
         let volume = pb::Volume { incarnation: 1, path: format!("/v{node}"), ..Default::default() };

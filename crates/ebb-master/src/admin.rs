@@ -27,9 +27,9 @@ use crate::view::{ClusterView, nodes};
 /// Answers `ClusterStatus`.
 pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
     let (_, nodes) = shared.node_map();
-    let (counts, cluster, deletions_held) = {
+    let (counts, cluster, version, deletions_held) = {
         let machine = shared.group.machine();
-        (machine.counts(), machine.cluster(), machine.deletions_held())
+        (machine.counts(), machine.cluster(), machine.version(), machine.deletions_held())
     };
     let (under_replicated, repairs_running, copied) = {
         let machine = shared.group.snapshot();
@@ -47,6 +47,7 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
     };
     let shortages = shortages(shared).to_messages();
     let (out_of_reach, without_good_copy) = (reach::out_of_reach(shared), reach::without_good_copy(shared));
+    let services = shared.soft().attendance.list(shared.runtime.now());
     // The disk is asked only here, when no lock is held.
     let disk = disk(shared).await;
     pb::ClusterStatusReply {
@@ -76,6 +77,9 @@ pub(crate) async fn status(shared: &Shared) -> pb::ClusterStatusReply {
         out_of_reach_by_plan: out_of_reach.by_plan,
         out_of_reach_by_failure: out_of_reach.by_failure,
         without_good_copy,
+        version,
+        version_newest: ebb_meta::version::NEWEST,
+        services,
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ebb_meta::{Applied, Machine, Reply};
+use ebb_meta::{Applied, Machine, Reply, version};
 use ebb_runtime::{Moment, Runtime, Task};
 use ebb_types::{ClusterId, Error, Result, bail, err};
 use ebb_wire::{Message, pb};
@@ -147,6 +147,7 @@ impl Group {
     }
 
     async fn propose_observed(&self, op: Op) -> Result<Applied> {
+        self.machine().check_version(&op)?;
         let step = self.draw_step(&op);
         let command = pb::Command { now_ns: self.runtime.wall().0, command: Some(op), step };
         let (reply, answer) = oneshot::channel();
@@ -531,6 +532,7 @@ impl Driver {
             Some(Proposal { command, reply }) => (command, Some(reply)),
             None => (self.commands.command_of(entry)?, None),
         };
+        version::check_known(&command).map_err(|error| error.context(format_args!("entry {}", entry.index)))?;
         let applied = machine.apply(&command);
         if let Some(observer) = &self.observer {
             observer.on_applied(machine, &command, &applied);

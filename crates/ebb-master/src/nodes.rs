@@ -14,6 +14,7 @@ use crate::registry::{Loss, Pulse, Reported};
 use crate::shared::Shared;
 use crate::soft::Soft;
 use crate::twins;
+use crate::version;
 use crate::view::nodes;
 use crate::work::Work;
 
@@ -33,6 +34,7 @@ pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Res
     }
     let sender = || format!("n{} ({}, {})", call.node, call.host, call.address);
     shared.hear(sender, call.position.as_ref())?;
+    version::check_release(shared, &call)?;
     check_new(shared, &call)?;
     adopt_ids(shared, &mut call);
     twins::check(shared, &call)?;
@@ -66,6 +68,7 @@ pub(crate) async fn register(shared: &Shared, mut call: pb::RegisterNode) -> Res
     let node = NodeId::new(reply.node);
     let now = shared.runtime.now();
     let is_new = shared.soft().registry.on_register(node, BootId::new(call.boot), call.pid, &volumes, now);
+    shared.soft().registry.on_version(node, version::of_release(&call));
     if is_new {
         shared.soft().work.parted.on_away(node, now);
     }

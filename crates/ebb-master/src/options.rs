@@ -1,8 +1,10 @@
 //! Options of a master.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use ebb_identity::Authority;
 use ebb_layout::OverloadRule;
 use ebb_power::popularity::ExtraRule;
 use ebb_rpc::{Identity, ServerOptions};
@@ -18,8 +20,10 @@ pub struct Options {
     pub data_dir: PathBuf,
     /// Address to listen at, `ip:port`. Port 0 chooses any free port.
     pub listen: String,
-    /// Cluster, secret, host and role ("master") of this process.
+    /// Identity of this process: cluster, host and role ("master").
     pub identity: Identity,
+    /// Certifies hosts that join, and renews certificates. `None` if an operator keeps it elsewhere.
+    pub authority: Option<Arc<Authority>>,
     /// Number of copies in the default dataset of a new cluster. Three copies survive the loss of two nodes in
     /// succession.
     pub default_replicas: u32,
@@ -94,6 +98,7 @@ impl Options {
             data_dir,
             listen: listen.into(),
             identity,
+            authority: None,
             default_replicas: 3,
             extra_share_percent: 10,
             session_ttl: Duration::from_secs(10),

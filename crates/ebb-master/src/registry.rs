@@ -44,6 +44,8 @@ struct Node {
     /// None: nothing has registered as it.
     boot: Option<BootId>,
     pid: u32,
+    /// The newest cluster version that its release knows.
+    version: u32,
     heard: Option<Moment>,
     load: u32,
     /// Bytes per second that the node can write; 0 means not reported.
@@ -160,6 +162,19 @@ impl Registry {
         self.nodes.insert(node, entry);
         self.version += 1;
         fresh
+    }
+
+    /// Records the newest cluster version that a node's release knows.
+    pub fn on_version(&mut self, node: NodeId, version: u32) {
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.version = version;
+        }
+    }
+
+    /// The newest cluster version that a node's release knows. None if it has not registered at this master.
+    #[must_use]
+    pub fn release_of(&self, node: NodeId) -> Option<u32> {
+        self.nodes.get(&node).map(|node| node.version).filter(|version| *version != 0)
     }
 
     /// Forgets a node that was removed from the cluster. Returns its volumes.
@@ -442,8 +457,8 @@ impl Registry {
         shown.state = state as i32;
         let known = self.nodes.get(&id);
         (shown.boot, shown.pid) = known.map_or((0, 0), |node| (node.boot.map_or(0, BootId::raw), node.pid));
-        (shown.late, shown.load, shown.write_bytes_per_sec) =
-            known.map_or((false, 0, 0), |node| (node.late, node.load, node.pace));
+        (shown.late, shown.load, shown.write_bytes_per_sec, shown.version) =
+            known.map_or((false, 0, 0, 0), |node| (node.late, node.load, node.pace, node.version));
         for volume in &mut shown.volumes {
             if let Some(known) = known.and_then(|node| node.volumes.get(&VolumeId::new(volume.id))) {
                 volume.capacity_bytes = known.capacity_bytes;

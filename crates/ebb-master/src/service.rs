@@ -25,8 +25,8 @@ use crate::soft::Soft;
 use crate::standing::{self, Standings};
 use crate::vouched::BELIEF;
 use crate::{
-    accept, acquire, admin, deletes, fsck, handoff, namespace, nodes, poll, power, raid, recovery, removal, room,
-    upkeep, vigil,
+    accept, acquire, admin, admission, caller, deletes, fsck, handoff, namespace, nodes, poll, power, raid, recovery,
+    removal, rights, room, upkeep, version, vigil,
 };
 
 /// Part of a caller's deadline that is kept, so that a refusal with its reason arrives before the caller's time-out.
@@ -73,6 +73,7 @@ impl Master {
         init_cluster(&shared).await?;
         begin_run(&shared).await?;
         end_old_proxies(&shared).await?;
+        admission::learn(&shared);
         let tasks = start_tasks(&shared);
         let front = Arc::new(Front { shared: Arc::clone(&shared), counters: counters.clone() });
         let (identity, bounds) = (shared.options.identity.clone(), shared.options.server.clone());
@@ -163,7 +164,12 @@ async fn init_cluster(shared: &Shared) -> Result<()> {
         Some(known) if known == cluster => Ok(()),
         Some(known) => bail!(Invalid, "the log belongs to cluster {known}, this is {cluster}"),
         None => {
-            let init = pb::InitCluster { cluster: cluster.raw(), default_replicas, extra_share_percent };
+            let init = pb::InitCluster {
+                cluster: cluster.raw(),
+                default_replicas,
+                extra_share_percent,
+                version: ebb_meta::version::NEWEST,
+            };
             shared.group.propose(Op::InitCluster(init)).await.map(|_| ())
         }
     }
@@ -237,6 +243,7 @@ impl Service for Front {
             match request.method as u16 {
                 0..20 => self.for_clients(request).await,
                 20..40 => self.for_operators(request).await,
+                140..160 => self.for_identities(request).await,
                 _ => self.for_nodes(request).await,
             }
         })
@@ -249,33 +256,39 @@ impl Front {
         let deadline = request.deadline.saturating_sub(MARGIN);
         match request.method {
             Method::MetaRequest => {
-                namespace::answer(shared, request.decode()?, deadline).await.map(|reply| Answer::new(&reply))
+                let call = caller::decode(shared, &request)?;
+                rights::check_request(shared, &request.peer, &call)?;
+                namespace::answer(shared, call, deadline).await.map(|reply| Answer::new(&reply))
             }
-            Method::OpenSession => self.open_session(request.decode()?).await,
-            Method::CloseSession => self.close_session(request.decode()?).await,
-            Method::Poll => poll::poll(shared, request.decode()?, deadline).await.map(|reply| Answer::new(&reply)),
-            Method::Reclaim => acquire::reclaim(shared, &request.decode()?).map(|()| done()),
+            Method::OpenSession => self.open_session(caller::decode(shared, &request)?).await,
+            Method::CloseSession => self.close_session(caller::decode(shared, &request)?).await,
+            Method::Poll => {
+                poll::poll(shared, caller::decode(shared, &request)?, deadline).await.map(|reply| Answer::new(&reply))
+            }
+            Method::Reclaim => acquire::reclaim(shared, &caller::decode(shared, &request)?).map(|()| done()),
             Method::Acquire => {
-                let reply = acquire::acquire(shared, request.decode()?, deadline).await?;
+                let call = caller::decode(shared, &request)?;
+                rights::check_acquire(shared, &request.peer, &call)?;
+                let reply = acquire::acquire(shared, call, deadline).await?;
                 Ok(Answer::new(&room::on_acquired(shared, reply)))
             }
             Method::Forget => {
-                acquire::forget(shared, &request.decode()?);
+                acquire::forget(shared, &caller::decode(shared, &request)?);
                 Ok(done())
             }
             Method::Release => {
-                acquire::release(shared, &request.decode()?);
+                acquire::release(shared, &caller::decode(shared, &request)?);
                 Ok(done())
             }
             Method::ChooseReplacement => {
-                admin::choose_replacement(shared, &request.decode()?).map(|reply| Answer::new(&reply))
+                admin::choose_replacement(shared, &caller::decode(shared, &request)?).map(|reply| Answer::new(&reply))
             }
             Method::ReportReplica => {
                 nodes::report_replica(shared, &request.decode()?);
                 Ok(done())
             }
-            Method::RegisterProxy => self.register_proxy(request.decode()?),
-            Method::VouchSessions => self.vouch(&request.decode()?),
+            Method::RegisterProxy => self.register_proxy(caller::decode(shared, &request)?),
+            Method::VouchSessions => self.vouch(&caller::decode(shared, &request)?),
             other => not_here(other),
         }
     }
@@ -301,9 +314,13 @@ impl Front {
     async fn for_nodes(&self, request: Request) -> Result<Answer> {
         let shared = &self.shared;
         match request.method {
-            Method::RegisterNode => nodes::register(shared, request.decode()?).await.map(|reply| Answer::new(&reply)),
-            Method::ReplicaReport => nodes::report(shared, &request.decode()?).await.map(|()| done()),
-            Method::Heartbeat => nodes::heartbeat(shared, &request.decode()?).map(|reply| Answer::new(&reply)),
+            Method::RegisterNode => {
+                nodes::register(shared, caller::decode(shared, &request)?).await.map(|reply| Answer::new(&reply))
+            }
+            Method::ReplicaReport => nodes::report(shared, &caller::decode(shared, &request)?).await.map(|()| done()),
+            Method::Heartbeat => {
+                nodes::heartbeat(shared, &caller::decode(shared, &request)?).map(|reply| Answer::new(&reply))
+            }
             Method::SessionEnded => self.session_ended(&request.decode()?, &request.peer).await,
             Method::PublishPlan => power::publish(shared, request.decode()?).await.map(|()| done()),
             Method::WatchPower => {
@@ -322,6 +339,25 @@ impl Front {
             }
             Method::RaftMessage => bail!(Unsupported, "this master's group has one member: it exchanges no messages"),
             Method::Counters => Ok(Answer::new(&self.counters.read().to_reply(self.shared.group.syncs()))),
+            other => not_here(other),
+        }
+    }
+
+    async fn for_identities(&self, request: Request) -> Result<Answer> {
+        let (shared, peer) = (&self.shared, &request.peer);
+        match request.method {
+            Method::InviteHost => admission::invite(shared, request.decode()?).await.map(|reply| Answer::new(&reply)),
+            Method::JoinCluster => {
+                admission::join(shared, request.decode()?, peer).await.map(|reply| Answer::new(&reply))
+            }
+            Method::RenewIdentity => {
+                admission::renew(shared, &request.decode()?, peer).map(|reply| Answer::new(&reply))
+            }
+            Method::RevokeIdentities => admission::revoke(shared, request.decode()?).await.map(|()| done()),
+            Method::DescribeTrust => Ok(Answer::new(&admission::describe(shared))),
+            Method::Announce => Ok(Answer::new(&admission::announce(shared, request.decode()?, peer))),
+            Method::RaiseVersion => version::raise(shared, &request.decode()?).await.map(|()| done()),
+            Method::CallBack => admission::call_back(shared, request.decode()?, peer).await.map(|()| done()),
             other => not_here(other),
         }
     }

@@ -12,6 +12,7 @@ use ebb_runtime::{Moment, Runtime};
 use ebb_types::{HostName, SessionId};
 
 use crate::allotment::Allotting;
+use crate::attendance::Attendance;
 use crate::chains::Chains;
 use crate::failures::Failures;
 use crate::gray::Gray;
@@ -62,6 +63,8 @@ pub(crate) struct Soft {
     pub room: Reservations,
     /// When this process was last known to run.
     pub vigil: Vigil,
+    /// Processes that announced themselves.
+    pub attendance: Attendance,
 
     // Power.
     /// Power plans in force and announced.
@@ -110,6 +113,7 @@ impl Soft {
             gray: Gray::for_runtime(runtime),
             room: Reservations::of_held(machine),
             vigil: Vigil::new(now),
+            attendance: Attendance::default(),
             plans: timetable(machine, wall_ms(runtime.wall())),
             followed: 0,
             waker: None,

@@ -161,7 +161,7 @@ impl Shared {
     ///
     /// Errors: `Unavailable` if the master does not serve within `deadline`, `WentBack` if it refuses to serve.
     pub(crate) async fn admit(&self, method: Method, deadline: Duration) -> Result<()> {
-        if matches!(method, Method::ClusterStatus | Method::Counters) {
+        if matches!(method, Method::ClusterStatus | Method::Counters | Method::Announce | Method::CallBack) {
             return Ok(());
         }
         self.standing.check()?;

@@ -1,5 +1,6 @@
 //! Tests of the whole master, and helpers that the tests of its parts share.
 
+mod callers;
 mod disk_faults;
 mod durability;
 mod fake;
@@ -10,6 +11,7 @@ mod opening;
 mod overload;
 mod recovery;
 mod repair;
+mod rights;
 mod room;
 mod watches;
 

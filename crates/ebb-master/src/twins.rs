@@ -3,6 +3,9 @@
 //! Each volume counts its starts in its label, and syncs the count before it does anything else. A count that is not
 //! above the recorded one belongs to a copied directory. Either another process is the node, or the node went back in
 //! time.
+//!
+//! A copy that was made while the node wrote nothing has all that the node has. It may go on in the node's place, but
+//! not on another machine while the node is heard.
 
 use ebb_types::{NodeId, Result, VolumeId, bail};
 use ebb_wire::pb;
@@ -41,6 +44,12 @@ fn compare(recorded: &pb::Node, call: &pb::RegisterNode, lsn: impl Fn(VolumeId) 
     Verdict::Welcome
 }
 
+/// Whether two addresses are of different machines. A node that is started again may have another port.
+fn is_elsewhere(one: &str, other: &str) -> bool {
+    let machine = |address: &str| address.rsplit_once(':').map(|(host, _)| host.to_owned());
+    machine(one) != machine(other)
+}
+
 /// Refuses a process that is not the node that it claims to be.
 ///
 /// Errors: `Superseded`, with the reason and the remedy.
@@ -52,22 +61,24 @@ pub(crate) fn check(shared: &Shared, call: &pb::RegisterNode) -> Result<()> {
     let sentence = {
         let soft = shared.soft();
         let registry = &soft.registry;
-        let verdict = compare(&recorded, call, |volume| registry.lsn(node, volume));
-        let (volume, finding) = match verdict {
+        let other = registry.lately(node, now).filter(|(boot, _)| boot.raw() != call.boot);
+        let (volume, finding) = match compare(&recorded, call, |volume| registry.lsn(node, volume)) {
+            Verdict::Welcome if other.is_some() && is_elsewhere(&recorded.address, &call.address) => {
+                (None, "would go on at another address".to_owned())
+            }
             Verdict::Welcome => return Ok(()),
             Verdict::Older { volume, recorded, claimed } => {
-                (volume, format!("was started {recorded} times, and its label there says {claimed}"))
+                (Some(volume), format!("was started {recorded} times, and its label there says {claimed}"))
             }
             Verdict::Shorter { volume, recorded, claimed } => {
-                (volume, format!("has reported entry {recorded} of its journal, and has {claimed} there"))
+                (Some(volume), format!("has reported entry {recorded} of its journal, and has {claimed} there"))
             }
         };
-        let path = call.volumes.iter().find(|known| known.id == volume.raw()).map_or("", |known| known.path.as_str());
-        let found = format!(
-            "volume {volume} of {node} {finding} ({}, {}, process {}, {path})",
-            call.host, call.address, call.pid
-        );
-        match registry.lately(node, now).filter(|(boot, _)| boot.raw() != call.boot) {
+        let subject = volume.map_or(node.to_string(), |volume| format!("volume {volume} of {node}"));
+        let its_volume = call.volumes.iter().find(|known| volume.is_none_or(|volume| known.id == volume.raw()));
+        let path = its_volume.map_or("", |known| known.path.as_str());
+        let found = format!("{subject} {finding} ({}, {}, process {}, {path})", call.host, call.address, call.pid);
+        match other {
             Some((_, pid)) => format!(
                 "two processes say that they are {node}: {found}; the other one is process {pid} at {} and serves. One \
                   directory is a copy of the other: what writers send to one of them the other does not have, so the second one \
@@ -99,6 +110,12 @@ mod tests {
         let recorded = pb::Node { id: 3, boot: 70, volumes: vec![volume(7, 0)], ..Default::default() };
         let call = pb::RegisterNode { node: 3, boot, volumes: vec![volume(starts, lsn)], ..Default::default() };
         compare(&recorded, &call, |_| 100)
+    }
+
+    #[test]
+    fn another_port_is_the_same_machine() {
+        assert!(!is_elsewhere("10.0.0.2:7001", "10.0.0.2:40001") && !is_elsewhere("[fd00::2]:7001", "[fd00::2]:7002"));
+        assert!(is_elsewhere("10.0.0.2:7001", "10.0.0.3:7001") && is_elsewhere("h2:7001", "10.0.0.2:7001"));
     }
 
     #[test]

@@ -27,6 +27,8 @@ use crate::raid::record::raid_record;
 use crate::raid::thaw::Heir;
 use crate::replicas::Owner;
 use crate::session::Session;
+use crate::trust::Trust;
+use crate::version;
 
 pub(crate) mod inode;
 
@@ -101,6 +103,7 @@ impl Machine {
             next_node: self.next.node.raw(),
             next_volume: self.next.volume.raw(),
             next_dataset: self.next.dataset.raw(),
+            version: if self.version == version::OLDEST { 0 } else { self.version },
             // A cluster without snapshots is as the release before reads it.
             next_snapshot: if self.next.snapshot == SnapshotId::new(1) { 0 } else { self.next.snapshot.raw() },
         })
@@ -143,6 +146,7 @@ impl Machine {
             .chain(deleted)
             .chain(quarantined)
             .chain(plans)
+            .chain(self.trust.to_record().map(Record::Trust))
             .chain(extras)
             .chain(lineage)
             // Ordering: slots of RAID sets may belong to them.
@@ -345,6 +349,10 @@ impl Loader {
                 }
                 Ok(())
             }
+            Record::Trust(record) => {
+                self.machine.trust = Trust::from_record(record)?;
+                Ok(())
+            }
             Record::Plan(plan) => {
                 self.machine.plans.push(plan);
                 Ok(())
@@ -391,6 +399,9 @@ impl Loader {
                 header.format
             );
         }
+        if header.version > version::NEWEST {
+            return Err(version::too_new(header.version));
+        }
         let counters = [
             header.next_inode,
             header.next_metablock,
@@ -403,6 +414,7 @@ impl Loader {
         if !counters.iter().all(|next| (1..=2 * NUMBER_MAX).contains(next)) || header.applied_index > NUMBER_MAX {
             bail!(Corrupt, "the checkpoint's counters are where no cluster gets: {header:?}");
         }
+        self.machine.version = header.version.max(version::OLDEST);
         self.machine.cluster = (header.cluster != 0).then(|| ClusterId::new(header.cluster));
         self.machine.next = NextIds {
             inode: InodeId::new(header.next_inode),

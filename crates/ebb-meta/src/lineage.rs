@@ -232,6 +232,7 @@ impl Machine {
             .superseded
             .extend(op.superseded.iter().copied().filter(|lineage| *lineage != 0 && *lineage != op.lineage));
         lineage.deletions_held = true;
+        self.trust.pass_over_lost();
         // A counter may be above the bound already: a quarantined id may have moved it there. It never goes back.
         let raise = |counter: u64, jump: u64| counter.saturating_add(jump).min(NUMBER_MAX.max(counter));
         let before = self.next;

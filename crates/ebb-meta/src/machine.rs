@@ -22,12 +22,15 @@ use crate::registry::Registry;
 use crate::replicas::Replicas;
 use crate::session::{Session, Sessions};
 use crate::snapshot::Snapshots;
+use crate::trust::Trust;
+use crate::version;
 use crate::waits::Locks;
 
 /// The state that all masters agree on. Cloning takes constant time.
 #[derive(Clone)]
 pub struct Machine {
     pub(crate) cluster: Option<ClusterId>,
+    pub(crate) version: u32,
     pub(crate) next: NextIds,
     pub(crate) inodes: OrdMap<InodeId, Arc<Inode>>,
     pub(crate) entries: Entries,
@@ -50,6 +53,7 @@ pub struct Machine {
     pub(crate) plans: Vec<pb::PublishedPlan>,
     pub(crate) lineage: Lineage,
     pub(crate) snapshots: Snapshots,
+    pub(crate) trust: Trust,
 }
 
 /// Bound of ids, epochs and generations. A number that a message names and that passes this bound is refused, so
@@ -164,6 +168,7 @@ impl Machine {
     pub(crate) fn empty() -> Self {
         Self {
             cluster: None,
+            version: version::OLDEST,
             next: NextIds::default(),
             inodes: OrdMap::new(),
             entries: Entries::default(),
@@ -181,6 +186,7 @@ impl Machine {
             plans: Vec::new(),
             lineage: Lineage::default(),
             snapshots: Snapshots::default(),
+            trust: Trust::default(),
         }
     }
 
@@ -189,6 +195,9 @@ impl Machine {
         let Some(change) = &command.command else {
             return Applied::refused(ebb_types::err!(Invalid, "a command of a kind that this release does not know"));
         };
+        if let Err(refusal) = self.check_version(change) {
+            return Applied::refused(refusal);
+        }
         let applied = match change {
             Change::Client(client) => self.apply_client(command, client),
             own => {
@@ -278,6 +287,22 @@ impl Machine {
             Change::DissolveSet(dissolve) => self.dissolve_set(call, dissolve),
             Change::PruneSnapshot(prune) => self.prune_snapshot(call, prune),
             Change::ChangeKept(change) => self.change_kept(call, change),
+            Change::RaiseVersion(version) => {
+                self.raise_version(*version)?;
+                Ok(Reply::None)
+            }
+            Change::Invite(invitation) => {
+                self.invite(call.now, invitation)?;
+                Ok(Reply::None)
+            }
+            Change::AdmitHost(admit) => {
+                self.admit_host(call.now, admit)?;
+                Ok(Reply::None)
+            }
+            Change::Revoke(revocation) => {
+                self.revoke(call.now, revocation)?;
+                Ok(Reply::None)
+            }
             Change::ReleaseDeletions(_) => {
                 self.release_deletions();
                 Ok(Reply::None)
@@ -426,6 +451,7 @@ impl Machine {
         }
         self.datasets.set_defaults(init.default_replicas, init.extra_share_percent)?;
         self.cluster = Some(cluster);
+        self.version = init.version.max(version::OLDEST);
         let root = self.edit(InodeId::ROOT);
         (root.atime, root.mtime, root.ctime, root.btime) = (now, now, now, now);
         Ok(Reply::None)

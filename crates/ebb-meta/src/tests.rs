@@ -25,4 +25,6 @@ mod sessions;
 mod snapshots;
 mod takeovers;
 mod trash;
+mod trust;
+mod version;
 mod xattrs;

@@ -13,7 +13,9 @@ pub struct ProxyOptions {
     pub masters: Vec<String>,
     /// `ip:port`; port 0 for any.
     pub listen: String,
-    /// Cluster, secret, host and role ("proxy") of this process.
+    /// The address to tell the master, if it is not the one listened on.
+    pub advertise: Option<String>,
+    /// Identity of this process: cluster, host and role ("proxy").
     pub identity: Identity,
     /// Name of the proxy in the cluster. It is the same for each process of it, and files are assigned by it.
     pub name: String,
@@ -56,6 +58,7 @@ impl ProxyOptions {
             name: name.into(),
             masters,
             listen: listen.into(),
+            advertise: None,
             identity,
             sessions: None,
             quiet_time: Duration::from_secs(3),

@@ -61,7 +61,7 @@ impl Proxy {
         // behind.
         let listener = runtime.listen(&options.listen).await?;
         let client = Client::connect(runtime.clone(), connector, own).await?;
-        let address = listener.address();
+        let address = options.advertise.clone().unwrap_or_else(|| listener.address());
         let boot = runtime.random_u64() | 1;
         let files = Arc::new(Files::new(runtime.clone(), client.clone(), options.files_max));
         let from_master = || Sessions::from_master(runtime.clone(), client.clone(), options.masters.clone());
@@ -114,7 +114,7 @@ impl Proxy {
         Ok(Self { runtime, client, files, address, sessions, masters, register, registering, tasks, server, stop })
     }
 
-    /// The address at which it listens.
+    /// Where it is reached.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address

@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 use crate::PeerInfo;
 use crate::fair::{Fair, Usage};
 
-/// The owner of a share: a peer's address without its port, and the host that it declared. The host is the peer's own
-/// word, as all of its identity is: a process that holds the secret and claims many hosts has many shares.
+/// The owner of a share: a peer's address without its port, and the host that it declared. A process whose
+/// certificate names no host may claim many, and has as many shares.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct PeerKey {
     address: String,

@@ -8,10 +8,11 @@ use bytes::Bytes;
 use ebb_runtime::{Moment, Runtime, Stream, Task};
 use ebb_types::{Error, Result, bail, err};
 use ebb_wire::frame::GOODBYE;
-use ebb_wire::{FrameHeader, FrameKind, Message, pb};
+use ebb_wire::{FrameHeader, FrameKind, Message, Method, pb};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use crate::PeerInfo;
 use crate::counters::Link;
 use crate::departure::{Departure, Leaving, Movement};
 use crate::outbox::{Outbox, Outgoing};
@@ -32,6 +33,7 @@ const IDLE_MAX: Duration = Duration::from_secs(240);
 #[derive(Debug)]
 pub(crate) struct Connection {
     runtime: Runtime,
+    server: PeerInfo,
     requests: Outbox<Waiting>,
     places: Arc<Semaphore>,
     pending: Arc<Pending>,
@@ -86,8 +88,13 @@ pub(crate) struct Ticket<'a> {
 }
 
 impl Connection {
+    /// The other side.
+    pub const fn server(&self) -> &PeerInfo {
+        &self.server
+    }
+
     /// Starts the tasks of a connection whose handshake is done.
-    pub fn start(runtime: &Runtime, stream: Stream, link: &Link) -> Self {
+    pub fn start(runtime: &Runtime, stream: Stream, link: &Link, server: PeerInfo) -> Self {
         let pending = Arc::new(Pending::default());
         let peer = stream.peer;
         let reader = FrameReader::new(stream.read, link.clone(), &peer, runtime.clone(), None);
@@ -96,6 +103,7 @@ impl Connection {
         let reading = read_answers(reader, requests.clone(), pending.clone(), link.clone(), peer);
         Self {
             runtime: runtime.clone(),
+            server,
             places: Arc::new(Semaphore::new(QUEUE_LEN)),
             arrived,
             movement,
@@ -111,7 +119,21 @@ impl Connection {
     /// Whether calls may still go out on it.
     pub fn is_usable(&self) -> bool {
         let idle = self.runtime.now().since(*self.used.lock());
-        !self.pending.is_closed() && (self.pending.len() > 0 || idle < IDLE_MAX)
+        !self.pending.is_closed()
+            && (self.pending.len() > 0 || idle < IDLE_MAX)
+            && self.server.check(&self.runtime).is_ok()
+    }
+
+    /// Whether a process of the server's role answers this call.
+    ///
+    /// # Errors
+    /// `Unauthorized` if it does not: the address is of another process, or that one poses as something else.
+    pub fn check_server(&self, method: Method) -> Result<()> {
+        let PeerInfo { role, address, .. } = &self.server;
+        if !method.servers().has(*role) {
+            bail!(Unauthorized, "{address} is a {role}, and {method:?} is for a {}", method.servers());
+        }
+        Ok(())
     }
 
     /// Calls in progress.

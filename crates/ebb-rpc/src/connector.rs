@@ -16,7 +16,7 @@ use crate::departure::{Departure, when_due};
 use crate::lane::{Lane, Origin};
 use crate::pending::{Outcome, RawReply};
 use crate::writer::{Draft, check_payload_len};
-use crate::{Counters, Identity};
+use crate::{Counters, Identity, PeerInfo};
 
 /// Calls with more bytes than this, there or back, keep off the connection for small ones.
 pub const SMALL_CALL_MAX: usize = 64 << 10;
@@ -47,8 +47,12 @@ pub struct Connector {
 
 impl Connector {
     /// A connector that presents `identity`.
+    ///
+    /// # Panics
+    /// If it has no certificate outside of a virtual world.
     #[must_use]
     pub fn new(runtime: Runtime, identity: Identity, counters: Counters) -> Self {
+        identity.assert_fits(&runtime);
         Self { origin: Arc::new(Origin { runtime, identity, counters }), peers: Arc::default() }
     }
 
@@ -71,6 +75,12 @@ impl Connector {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.origin.counters
+    }
+
+    /// Where it runs.
+    #[must_use]
+    pub fn runtime(&self) -> &Runtime {
+        &self.origin.runtime
     }
 
     /// The identity that this process declares.
@@ -136,6 +146,14 @@ impl Channel {
     #[must_use]
     pub fn address(&self) -> &str {
         &self.peer.address
+    }
+
+    /// Connects, if there is no connection, and says who answers.
+    ///
+    /// # Errors
+    /// `Unreachable` or `Unauthorized`.
+    pub async fn meet(&self) -> Result<PeerInfo> {
+        self.peer.small.connection().await.map(|connection| connection.server().clone())
     }
 
     /// Sends a request and waits for its answer for at most `deadline`. Time in front of a slow link does not count as long
@@ -230,6 +248,9 @@ impl Channel {
             },
             () = &mut timer => return Outcome::Answered(Err(self.not_connected(request.deadline))),
         };
+        if let Err(error) = connection.check_server(C::METHOD) {
+            return Outcome::Answered(Err(error));
+        }
         let left_ms = u32::try_from(end.since(runtime.now()).as_millis()).unwrap_or(u32::MAX).max(1);
         let (draft, payload) = (request.draft.clone(), request.payload.clone());
         let mut sending = std::pin::pin!(connection.send(C::METHOD as u16, draft, payload, left_ms, request.departure));

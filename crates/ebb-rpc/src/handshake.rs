@@ -1,220 +1,229 @@
-//! Mutual proof before the first request.
+//! Before the first request both sides learn whom they met.
 //!
 //! ```text
 //! client                                         server
-//!   | ClientHello {protocol, cluster, host, role, nonce} |
+//!   | TLS 1.3: each proves its certificate               |   in the real world
+//!   |<-------------------------------------------------->|
+//!   | ClientHello {protocols, cluster, host, role}       |
 //!   |--------------------------------------------------->|
-//!   |  ServerHello {.., nonce, proof as server}          |   or Failure: other protocol, other cluster
-//!   |<---------------------------------------------------|
-//!   |  ClientProof {proof as client}                     |   or Failure: the server has another secret
-//!   |--------------------------------------------------->|
-//!   |  Welcome                                           |   or Failure: the client has another secret; full
+//!   |  ServerHello {protocol, cluster, host, role}       |   or Failure: another release, another cluster; full
 //!   |<---------------------------------------------------|
 //! ```
-//! Frames are read one by one into a buffer of [`HANDSHAKE_LEN_MAX`] bytes, never past their end. A side that refuses
-//! gives its reason, so both sides can inform their operator. The caller bounds the time.
+//! Nothing follows the client's hello before it is answered. So where an operator chose plain bytes, both sides leave TLS
+//! behind at the same byte. Frames are read one by one into a buffer of [`HANDSHAKE_LEN_MAX`] bytes, never past their end.
+//! A side that refuses gives its reason, so both sides can inform their operator. The caller bounds the time.
 
 use ebb_runtime::{Runtime, Stream};
-use ebb_types::{Error, ErrorKind, HostName, Result, bail, err};
+use ebb_types::{Error, ErrorKind, HostName, Result, Role, bail, err};
 use ebb_wire::frame::HANDSHAKE_LEN_MAX;
 use ebb_wire::{FrameHeader, FrameKind, HEADER_LEN, Message, pb};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::counters::Link;
-use crate::proof::{NONCE_LEN, Side, Transcript};
+use crate::identity::{Proof, Proven};
+use crate::tls::{self, Joined};
 use crate::{Counters, Identity, PeerInfo};
 
-/// Version of the protocol that this build speaks.
-pub const PROTOCOL: u32 = 1;
+/// The newest version of the protocol that this build speaks.
+pub const PROTOCOL: u32 = 2;
+/// The oldest one. Version 1 proved a secret, and certified nothing.
+pub const OLDEST_PROTOCOL: u32 = 2;
 
-/// Longest declared host or role, in bytes.
+/// Longest declared host, in bytes.
 const NAME_LEN_MAX: usize = 255;
 
 /// Proves this process to the server at the other end of `stream` and the server to this process.
 pub(crate) async fn greet(
     runtime: &Runtime,
-    stream: &mut Stream,
+    stream: Stream,
     identity: &Identity,
     counters: &Counters,
-) -> Result<PeerInfo> {
-    let mut wire = Wire::new(stream);
-    let outcome = greet_on(&mut wire, runtime, identity).await;
-    wire.count_bytes(counters, identity, outcome)
+) -> Result<(PeerInfo, Stream)> {
+    let Stream { read, write, peer: address } = stream;
+    let mut joined = Joined::new(read, write);
+    let meeting = Meeting { runtime, identity, address: &address };
+    let (info, (read, write)) = match &identity.proof {
+        Proof::Certificate(holder) => {
+            let mut secured = tls::connect(joined, &address, holder).await?;
+            let mut wire = Wire::new(&mut secured.stream, &address);
+            let met = meeting.greet(&mut wire, Some(&secured.peer)).await;
+            (wire.count_bytes(counters, identity, met)?, secured.part()?)
+        }
+        Proof::Word => {
+            let mut wire = Wire::new(&mut joined, &address);
+            let met = meeting.greet(&mut wire, None).await;
+            (wire.count_bytes(counters, identity, met)?, joined.part()?)
+        }
+    };
+    Ok((info, Stream { read, write, peer: address }))
 }
 
 /// Makes the client at the other end of `stream` prove itself, and proves this process to it. `admit` has the last
 /// word on a client that did.
 pub(crate) async fn receive<T: Send>(
     runtime: &Runtime,
-    stream: &mut Stream,
+    stream: Stream,
     identity: &Identity,
     counters: &Counters,
     admit: impl FnOnce(&PeerInfo) -> Result<T> + Send,
-) -> Result<(PeerInfo, T)> {
-    let mut wire = Wire::new(stream);
+) -> Result<(PeerInfo, T, Stream)> {
+    let Stream { read, write, peer: address } = stream;
+    let mut joined = Joined::new(read, write);
     let mut admitted = None;
-    let outcome =
-        receive_on(&mut wire, runtime, identity, |peer| admit(peer).map(|token| admitted = Some(token))).await;
-    let peer = wire.count_bytes(counters, identity, outcome)?;
-    Ok((peer, admitted.expect("a client is welcomed after it was admitted")))
-}
-
-async fn greet_on(wire: &mut Wire<'_>, runtime: &Runtime, identity: &Identity) -> Result<PeerInfo> {
-    let nonce = nonce(runtime);
-    wire.send(&pb::ClientHello {
-        protocol: PROTOCOL,
-        cluster: identity.cluster.raw(),
-        host: identity.host.as_str().to_owned(),
-        role: identity.role.clone(),
-        nonce: nonce.clone(),
-    })
-    .await?;
-    let hello: pb::ServerHello = wire.receive().await?;
-    check_claim(wire.peer(), identity, hello.protocol, hello.cluster, &hello.host, &hello.role, &hello.nonce)?;
-    let transcript = Transcript {
-        protocol: PROTOCOL,
-        cluster: identity.cluster.raw(),
-        client_host: identity.host.as_str(),
-        client_role: &identity.role,
-        client_nonce: &nonce,
-        server_host: &hello.host,
-        server_role: &hello.role,
-        server_nonce: &hello.nonce,
+    let admit = |peer: &PeerInfo| admit(peer).map(|token| admitted = Some(token));
+    let meeting = Meeting { runtime, identity, address: &address };
+    let (info, (read, write)) = match &identity.proof {
+        Proof::Certificate(holder) => {
+            let mut secured = tls::accept(joined, &address, holder).await?;
+            let mut wire = Wire::new(&mut secured.stream, &address);
+            let met = meeting.receive(&mut wire, Some(&secured.peer), admit).await;
+            (wire.count_bytes(counters, identity, met)?, secured.part()?)
+        }
+        Proof::Word => {
+            let mut wire = Wire::new(&mut joined, &address);
+            let met = meeting.receive(&mut wire, None, admit).await;
+            (wire.count_bytes(counters, identity, met)?, joined.part()?)
+        }
     };
-    if !transcript.holds(&identity.secret, Side::Server, &hello.proof) {
-        let refusal = wrong_secret(identity);
-        wire.refuse(&refusal).await;
-        return Err(refusal.context(wire.peer()));
-    }
-    wire.send(&pb::ClientProof { proof: transcript.prove(&identity.secret, Side::Client) }).await?;
-    let _: pb::Welcome = wire.receive().await?;
-    Ok(PeerInfo { host: HostName::new(hello.host), role: hello.role, address: wire.peer().to_owned() })
+    let token = admitted.expect("a client is welcomed after it was admitted");
+    Ok((info, token, Stream { read, write, peer: address }))
 }
 
-async fn receive_on(
-    wire: &mut Wire<'_>,
-    runtime: &Runtime,
-    identity: &Identity,
-    admit: impl FnOnce(&PeerInfo) -> Result<()> + Send,
-) -> Result<PeerInfo> {
-    let hello: pb::ClientHello = wire.receive().await?;
-    if let Err(refusal) =
-        check_claim(wire.peer(), identity, hello.protocol, hello.cluster, &hello.host, &hello.role, &hello.nonce)
-    {
-        wire.refuse(&refusal_for_client(&refusal, identity, &hello)).await;
-        return Err(refusal);
-    }
-    let nonce = nonce(runtime);
-    let transcript = Transcript {
-        protocol: PROTOCOL,
-        cluster: identity.cluster.raw(),
-        client_host: &hello.host,
-        client_role: &hello.role,
-        client_nonce: &hello.nonce,
-        server_host: identity.host.as_str(),
-        server_role: &identity.role,
-        server_nonce: &nonce,
-    };
-    wire.send(&pb::ServerHello {
-        protocol: PROTOCOL,
-        cluster: identity.cluster.raw(),
-        host: identity.host.as_str().to_owned(),
-        role: identity.role.clone(),
-        nonce: nonce.clone(),
-        proof: transcript.prove(&identity.secret, Side::Server),
-    })
-    .await?;
-    let answer: pb::ClientProof = wire.receive().await?;
-    if !transcript.holds(&identity.secret, Side::Client, &answer.proof) {
-        let refusal = wrong_secret(identity);
-        wire.refuse(&refusal).await;
-        return Err(refusal.context(wire.peer()));
-    }
-    let peer = PeerInfo { host: HostName::new(hello.host), role: hello.role, address: wire.peer().to_owned() };
-    if let Err(refusal) = admit(&peer) {
-        wire.refuse(&refusal).await;
-        return Err(refusal.context(wire.peer()));
-    }
-    wire.send(&pb::Welcome {}).await?;
-    Ok(peer)
+/// What a process knows when it meets a peer.
+struct Meeting<'a> {
+    runtime: &'a Runtime,
+    identity: &'a Identity,
+    address: &'a str,
 }
 
-fn nonce(runtime: &Runtime) -> Vec<u8> {
-    let mut nonce = vec![0; NONCE_LEN];
-    runtime.fill_random(&mut nonce);
-    nonce
-}
-
-fn check_claim(
-    peer: &str,
-    identity: &Identity,
-    protocol: u32,
+/// What a peer says of itself.
+struct Claim {
     cluster: u64,
-    host: &str,
-    role: &str,
-    nonce: &[u8],
-) -> Result<()> {
-    if protocol != PROTOCOL {
-        bail!(
-            Unauthorized,
-            "{peer} speaks protocol {protocol}, this process {PROTOCOL}: run the same release of ebb on both"
-        );
-    }
-    if cluster != identity.cluster.raw() {
-        bail!(
-            Unauthorized,
-            "{peer} belongs to cluster c{cluster}, this process to {}: check the address and the cluster directory",
-            identity.cluster
-        );
-    }
-    if nonce.len() != NONCE_LEN || host.is_empty() || host.len() > NAME_LEN_MAX || role.len() > NAME_LEN_MAX {
-        bail!(Protocol, "{peer} sent a malformed hello (nonce of {} bytes, host {host:?})", nonce.len());
-    }
-    Ok(())
+    host: String,
+    role: String,
 }
 
-/// The refusal as the client reads it: "this process" is the server there.
-fn refusal_for_client(refusal: &Error, identity: &Identity, hello: &pb::ClientHello) -> Error {
-    if hello.protocol != PROTOCOL {
-        return err!(
-            Unauthorized,
-            "the server speaks protocol {PROTOCOL}, this process {}: run the same release of ebb on both",
-            hello.protocol
-        );
+impl Meeting<'_> {
+    async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        wire: &mut Wire<'_, S>,
+        proven: Option<&Proven>,
+    ) -> Result<PeerInfo> {
+        let identity = self.identity;
+        wire.send(&pb::ClientHello {
+            protocol: PROTOCOL,
+            cluster: identity.cluster.raw(),
+            host: identity.host.as_str().to_owned(),
+            role: identity.role.name().to_owned(),
+            oldest_protocol: OLDEST_PROTOCOL,
+        })
+        .await?;
+        let pb::ServerHello { protocol, cluster, host, role } = wire.receive().await?;
+        common_protocol(self.address, protocol, protocol)?;
+        self.believe(Claim { cluster, host, role }, proven)
     }
-    if hello.cluster != identity.cluster.raw() {
-        return err!(
-            Unauthorized,
-            "the server belongs to cluster {}, this process to c{}: check the address and the cluster directory",
-            identity.cluster,
-            hello.cluster
-        );
+
+    async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        wire: &mut Wire<'_, S>,
+        proven: Option<&Proven>,
+        admit: impl FnOnce(&PeerInfo) -> Result<()> + Send,
+    ) -> Result<PeerInfo> {
+        let identity = self.identity;
+        let pb::ClientHello { protocol: newest, oldest_protocol, cluster, host, role } = wire.receive().await?;
+        let oldest = if oldest_protocol == 0 { newest } else { oldest_protocol };
+        let protocol = match common_protocol(self.address, oldest, newest) {
+            Ok(protocol) => protocol,
+            Err(refusal) => {
+                // The client reads it: "this process" is the client there.
+                wire.refuse(&other_release("the server", OLDEST_PROTOCOL, PROTOCOL, oldest, newest)).await;
+                return Err(refusal);
+            }
+        };
+        if cluster != identity.cluster.raw() {
+            wire.refuse(&err!(
+                Unauthorized,
+                "the server belongs to cluster {}, this process to c{cluster}: check the address and the cluster's settings",
+                identity.cluster
+            ))
+            .await;
+        }
+        let admitted = self.believe(Claim { cluster, host, role }, proven).and_then(|peer| admit(&peer).map(|()| peer));
+        let peer = match admitted {
+            Ok(peer) => peer,
+            Err(refusal) => {
+                wire.refuse(&refusal).await;
+                return Err(refusal.context(self.address));
+            }
+        };
+        wire.send(&pb::ServerHello {
+            protocol,
+            cluster: identity.cluster.raw(),
+            host: identity.host.as_str().to_owned(),
+            role: identity.role.name().to_owned(),
+        })
+        .await?;
+        Ok(peer)
     }
-    Error::new(refusal.kind(), "the server cannot read this process's hello: run the same release of ebb on both")
+
+    /// The peer, if what it says is what its certificate says, and that is still believed.
+    fn believe(&self, claim: Claim, proven: Option<&Proven>) -> Result<PeerInfo> {
+        let (identity, address) = (self.identity, self.address);
+        let Claim { cluster, host, role } = claim;
+        if cluster != identity.cluster.raw() {
+            bail!(
+                Unauthorized,
+                "{address} belongs to cluster c{cluster}, this process to {}: check the address and the cluster's settings",
+                identity.cluster
+            );
+        }
+        if host.is_empty() || host.len() > NAME_LEN_MAX {
+            bail!(Protocol, "{address} sent a malformed hello (host {host:?})");
+        }
+        let role: Role = role.parse().map_err(|error| err!(Unauthorized, "{address}: {error}"))?;
+        let host = HostName::new(host);
+        if let Some(proven) = proven {
+            proven.check(self.runtime)?;
+            let subject = &proven.subject;
+            if role != subject.role || subject.host.as_ref().is_some_and(|certified| *certified != host) {
+                bail!(Unauthorized, "{address} says that it is the {role} on {host}, and is certified as {subject}");
+            }
+        }
+        Ok(PeerInfo { host, role, address: address.to_owned(), proven: proven.cloned() })
+    }
 }
 
-fn wrong_secret(identity: &Identity) -> Error {
+/// The newest protocol that both sides speak.
+fn common_protocol(peer: &str, oldest: u32, newest: u32) -> Result<u32> {
+    let common = PROTOCOL.min(newest);
+    if common < OLDEST_PROTOCOL.max(oldest) {
+        return Err(other_release(peer, oldest, newest, OLDEST_PROTOCOL, PROTOCOL));
+    }
+    Ok(common)
+}
+
+fn other_release(peer: &str, oldest: u32, newest: u32, own_oldest: u32, own_newest: u32) -> Error {
+    let span =
+        |oldest: u32, newest: u32| if oldest == newest { format!("{newest}") } else { format!("{oldest} to {newest}") };
     err!(
         Unauthorized,
-        "the two sides hold different secrets of cluster {}: give both the same secret file",
-        identity.cluster
+        "{peer} speaks protocol {}, this process {}: run releases of ebb that are at most one apart",
+        span(oldest, newest),
+        span(own_oldest, own_newest)
     )
 }
 
 /// Handshake frames over a stream, counted.
-struct Wire<'a> {
-    stream: &'a mut Stream,
+struct Wire<'a, S> {
+    stream: &'a mut S,
+    peer: &'a str,
     sent: u64,
     received: u64,
 }
 
-impl<'a> Wire<'a> {
-    fn new(stream: &'a mut Stream) -> Self {
-        Self { stream, sent: 0, received: 0 }
-    }
-
-    fn peer(&self) -> &str {
-        &self.stream.peer
+impl<'a, S: AsyncRead + AsyncWrite + Unpin> Wire<'a, S> {
+    fn new(stream: &'a mut S, peer: &'a str) -> Self {
+        Self { stream, peer, sent: 0, received: 0 }
     }
 
     /// Counts the bytes of the handshake, now that the peer is known.
@@ -238,12 +247,12 @@ impl<'a> Wire<'a> {
         detail.truncate(detail.floor_char_boundary(HANDSHAKE_LEN_MAX / 2));
         let failure = pb::Failure { kind: refusal.kind().raw(), detail };
         let _ = self.send_frame(FrameKind::Failure, &failure.encode_to_vec()).await;
-        let _ = self.stream.write.shutdown().await;
+        let _ = self.stream.shutdown().await;
     }
 
     async fn send_frame(&mut self, kind: FrameKind, message: &[u8]) -> Result<()> {
         if message.len() > HANDSHAKE_LEN_MAX {
-            bail!(Invalid, "host and role of this process are too long for a handshake: choose shorter ones");
+            bail!(Invalid, "host of this process is too long for a handshake: choose a shorter one");
         }
         let header = FrameHeader {
             kind,
@@ -254,9 +263,8 @@ impl<'a> Wire<'a> {
             deadline_ms: 0,
         };
         let frame = [&header.encode()[..], message].concat();
-        let peer = &self.stream.peer;
-        let written = async { self.stream.write.write_all(&frame).await.and(self.stream.write.flush().await) }.await;
-        written.map_err(|error| Error::from_io(&error, format_args!("handshake with {peer}")))?;
+        let written = async { self.stream.write_all(&frame).await.and(self.stream.flush().await) }.await;
+        written.map_err(|error| ebb_identity::explain(&error, self.peer))?;
         self.sent += frame.len() as u64;
         Ok(())
     }
@@ -264,22 +272,22 @@ impl<'a> Wire<'a> {
     async fn receive<M: Message + Default>(&mut self) -> Result<M> {
         let mut header = [0; HEADER_LEN];
         self.fill(&mut header).await?;
-        let header = FrameHeader::decode(&header).map_err(|error| error.context(self.peer()))?;
+        let header = FrameHeader::decode(&header).map_err(|error| error.context(self.peer))?;
         let len = header.message_len as usize;
         if len > HANDSHAKE_LEN_MAX || header.payload_len != 0 {
-            bail!(Protocol, "{} sent {len} bytes in a handshake, the cap is {HANDSHAKE_LEN_MAX}", self.peer());
+            bail!(Protocol, "{} sent {len} bytes in a handshake, the cap is {HANDSHAKE_LEN_MAX}", self.peer);
         }
         let mut body = [0; HANDSHAKE_LEN_MAX];
         self.fill(&mut body[..len]).await?;
-        let undecodable = |error| err!(Protocol, "{} sent a handshake that does not decode: {error}", self.stream.peer);
+        let undecodable = |error| err!(Protocol, "{} sent a handshake that does not decode: {error}", self.peer);
         match header.kind {
             FrameKind::Hello => M::decode(&body[..len]).map_err(undecodable),
             FrameKind::Failure => {
                 let failure = pb::Failure::decode(&body[..len]).map_err(undecodable)?;
-                Err(Error::from(failure).context(format_args!("{} refused the connection", self.peer())))
+                Err(Error::from(failure).context(format_args!("{} refused the connection", self.peer)))
             }
             FrameKind::Request | FrameKind::Reply | FrameKind::HeldUp => {
-                bail!(Protocol, "{} skipped the handshake", self.peer())
+                bail!(Protocol, "{} skipped the handshake", self.peer)
             }
         }
     }
@@ -287,10 +295,10 @@ impl<'a> Wire<'a> {
     async fn fill(&mut self, out: &mut [u8]) -> Result<()> {
         let mut filled = 0;
         while filled < out.len() {
-            let read = self.stream.read.read(&mut out[filled..]).await;
-            let count = read.map_err(|error| Error::from_io(&error, format_args!("handshake with {}", self.peer())))?;
+            let read = self.stream.read(&mut out[filled..]).await;
+            let count = read.map_err(|error| ebb_identity::explain(&error, self.peer))?;
             if count == 0 {
-                let reason = format!("{} closed the connection during the handshake", self.peer());
+                let reason = format!("{} closed the connection during the handshake", self.peer);
                 return Err(Error::new(ErrorKind::Disconnected, reason));
             }
             filled += count;

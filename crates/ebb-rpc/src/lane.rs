@@ -125,10 +125,10 @@ impl Lane {
     async fn dial(&self) -> Result<Connection> {
         let Origin { runtime, identity, counters } = &*self.origin;
         let dialing = async {
-            let mut stream = runtime.connect(&self.address).await?;
-            let peer = handshake::greet(runtime, &mut stream, identity, counters).await?;
+            let stream = runtime.connect(&self.address).await?;
+            let (peer, stream) = handshake::greet(runtime, stream, identity, counters).await?;
             let link = Link::new(counters, &identity.host, &peer.host);
-            Ok(Connection::start(runtime, stream, &link))
+            Ok(Connection::start(runtime, stream, &link, peer))
         };
         tokio::select! {
             biased;

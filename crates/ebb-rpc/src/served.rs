@@ -4,6 +4,7 @@
 //! task of its own. So an answer from memory costs no change of thread. Large requests are tasks from the start: the
 //! next one is read meanwhile.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,9 +87,9 @@ pub(crate) async fn serve(
     let peer = served.peer.clone();
     if let Err(error) = &ended {
         if matches!(error.kind(), ErrorKind::Protocol | ErrorKind::Timeout) {
-            tracing::warn!(%error, peer = peer.address, role = peer.role, "close a connection");
+            tracing::warn!(%error, peer = peer.address, role = %peer.role, "close a connection");
         } else {
-            tracing::debug!(%error, peer = peer.address, role = peer.role, "close a connection");
+            tracing::debug!(%error, peer = peer.address, role = %peer.role, "close a connection");
         }
     } else {
         let is_stopped = *stop.borrow();
@@ -135,11 +136,14 @@ impl Served {
                 () = self.common.runtime.sleep(idle) => None,
             };
             let Some(header) = header else { return Ok(()) };
-            self.read_request(header, place).await?;
+            if self.read_request(header, place).await?.is_break() {
+                return Ok(());
+            }
         }
     }
 
-    async fn read_request(&mut self, header: FrameHeader, place: OwnedSemaphorePermit) -> Result<()> {
+    /// Starts one request. Breaks when no further one is to be read.
+    async fn read_request(&mut self, header: FrameHeader, place: OwnedSemaphorePermit) -> Result<ControlFlow<()>> {
         if header.kind != FrameKind::Request {
             bail!(Protocol, "{} sent a frame of kind {:?} to a server", self.peer.address, header.kind);
         }
@@ -159,8 +163,19 @@ impl Served {
         let Some(method) = Method::from_raw(header.method) else {
             self.reader.skip_rest().await?;
             reply.send(Err(err!(Unsupported, "this release does not know call {}: update it", header.method)));
-            return Ok(());
+            return Ok(ControlFlow::Continue(()));
         };
+        // As of now: revocations reach connections that stand. On the next one the peer may show another certificate.
+        if let Err(refusal) = self.peer.check(&self.common.runtime) {
+            self.reader.skip_rest().await?;
+            reply.send(Err(refusal));
+            return Ok(ControlFlow::Break(()));
+        }
+        if let Err(refusal) = self.check_caller(method) {
+            self.reader.skip_rest().await?;
+            reply.send(Err(refusal));
+            return Ok(ControlFlow::Continue(()));
+        }
         let bytes = message_len + payload_len + REQUEST_OVERHEAD;
         let received = if bytes <= SMALL {
             Some(self.receive(bytes, message_len, payload_len).await?)
@@ -179,7 +194,7 @@ impl Served {
             self.reader.restart_clock();
             self.reader.skip_rest().await?;
             reply.send(Err(err!(Timeout, "{method:?} got neither memory nor a byte for {} ms", deadline.as_millis())));
-            return Ok(());
+            return Ok(ControlFlow::Continue(()));
         };
         let caller = Caller::new(&self.common, &self.answers, &self.key, (header.method, header.request));
         let request = Request { method, message, payload, peer: self.peer.clone(), deadline, caller };
@@ -195,11 +210,21 @@ impl Served {
         } else {
             self.common.runtime.run_or_spawn("rpc-request", work);
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 }
 
 impl Served {
+    /// Whether the peer may make this call.
+    fn check_caller(&self, method: Method) -> Result<()> {
+        let PeerInfo { role, host, .. } = &*self.peer;
+        if !method.callers().has(*role) {
+            let callers = method.callers();
+            bail!(Unauthorized, "{method:?} is not for a {role}, as the caller on {host} is, but for {callers}");
+        }
+        Ok(())
+    }
+
     /// Waits until all that was begun is answered. If the server ends, says so, and returns true.
     async fn finish(&mut self, places_max: usize, is_stopped: bool) -> bool {
         let all = u32::try_from(places_max).unwrap_or(u32::MAX);

@@ -244,6 +244,7 @@ impl Gate {
         options: ServerOptions,
         service: Arc<dyn Service>,
     ) -> Self {
+        identity.assert_fits(&runtime);
         let memory = Budget::new(options.memory_bytes_max, served::FRAME_BYTES_MAX);
         let strangers = Quota::new(STRANGERS * options.handshakes_max.max(1), 1);
         let handshakes = Quota::new(options.handshakes_max.max(1), 1);
@@ -294,16 +295,16 @@ impl Gate {
 
 impl Entrance {
     /// Life of one connection.
-    async fn enter(self: Arc<Self>, mut stream: Stream, place: Share<String>, stop: watch::Receiver<bool>) {
+    async fn enter(self: Arc<Self>, stream: Stream, place: Share<String>, stop: watch::Receiver<bool>) {
         let address = stream.peer.clone();
         let met = tokio::select! {
             biased;
             () = served::stopped(stop.clone()) => return,
-            met = self.meet(&mut stream) => met,
+            met = self.meet(stream) => met,
         };
         drop(place);
         match met {
-            Ok((peer, _connection)) => {
+            Ok((peer, _connection, stream)) => {
                 let link = Link::new(&self.counters, &self.identity.host, &peer.host);
                 served::serve(self.common.clone(), stream, Arc::new(peer), link, stop).await;
             }
@@ -311,7 +312,7 @@ impl Entrance {
         }
     }
 
-    async fn meet(&self, stream: &mut Stream) -> Result<(PeerInfo, Share<PeerKey>)> {
+    async fn meet(&self, stream: Stream) -> Result<(PeerInfo, Share<PeerKey>, Stream)> {
         let common = &self.common;
         let _turn = self.handshakes.take_units(&host_of(&stream.peer).to_owned(), 1).await;
         let admit = |peer: &PeerInfo| {

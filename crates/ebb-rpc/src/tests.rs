@@ -34,13 +34,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use ebb_identity::tls::Wire;
+use ebb_identity::{Authority, Holder, Subject};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{World, WorldOptions};
-use ebb_types::{ClusterId, HostName, Result, bail};
+use ebb_types::{ClusterId, HostName, Result, Role, bail};
 use ebb_wire::{Method, pb};
 
+pub use crate::testing::{CLUSTER, authority, certified as identity};
 use crate::{
-    Answer, Channel, Connector, Counters, Identity, Payload, Request, Secret, Server, ServerOptions, Service,
+    Answer, Channel, Connector, Counters, Identity, Payload, Proof, Request, Server, ServerOptions, Service,
     ServiceFuture,
 };
 
@@ -63,13 +66,14 @@ pub fn virt<F: Future<Output = ()>>(test: impl Fn(Runtime) -> F) {
     }
 }
 
-pub fn identity(host: &str, role: &str) -> Identity {
-    Identity {
-        cluster: ClusterId::new(7),
-        secret: Secret::new([42; 32]),
-        host: HostName::new(host),
-        role: role.to_owned(),
-    }
+/// A certified process. Both worlds check certificates by the real clock.
+pub fn certified_by(authority: &Authority, subject: &Subject, wire: Wire) -> Identity {
+    Identity::issued(authority, &Runtime::real(), subject, wire).unwrap()
+}
+
+/// A process that is what it says, for virtual worlds: keys are random, and so is the length of a handshake with them.
+pub fn by_word(host: &str, role: Role) -> Identity {
+    Identity::by_word(CLUSTER, host, role)
 }
 
 /// A service whose calls do what tests need:
@@ -77,9 +81,9 @@ pub fn identity(host: &str, role: &str) -> Identity {
 /// - `WriteReplica`: answers with the payload's length as sequence number, after `length` milliseconds. Until then it tells every
 ///   200 ms that it is held up, at most `offset` times.
 /// - `ReadReplica`: a payload comes back as it is; without one, `length` bytes of [`pattern`] from `offset`.
-/// - `Scrub`: answers after `rate_bytes_per_sec` milliseconds.
-/// - `Fsck`: refuses.
-/// - `DrainNode`: panics.
+/// - `SeekReplica`: answers after `offset` milliseconds.
+/// - `SyncReplicas`: refuses.
+/// - `ShortCircuitTicket`: panics.
 #[derive(Debug)]
 pub struct Echo {
     runtime: Runtime,
@@ -129,13 +133,13 @@ impl Echo {
                 let reply = pb::ReadReplicaReply { length: payload.len() as u64, ..Default::default() };
                 Ok(Answer::with(&reply, Payload::Buffers(vec![payload])))
             }
-            Method::Scrub => {
-                let message: pb::Scrub = request.decode()?;
-                self.runtime.sleep(Duration::from_millis(message.rate_bytes_per_sec)).await;
-                Ok(Answer::new(&pb::ScrubReply::default()))
+            Method::SeekReplica => {
+                let message: pb::SeekReplica = request.decode()?;
+                self.runtime.sleep(Duration::from_millis(message.offset)).await;
+                Ok(Answer::new(&pb::SeekReplicaReply::default()))
             }
-            Method::Fsck => bail!(NotLeader, "ask m2"),
-            Method::DrainNode => panic!("a bug in a service"),
+            Method::SyncReplicas => bail!(NotLeader, "ask m2"),
+            Method::ShortCircuitTicket => panic!("a bug in a service"),
             other => bail!(Unsupported, "{other:?}"),
         }
     }
@@ -175,7 +179,7 @@ pub struct Site {
 /// A server of [`Echo`] on host `h1`.
 pub async fn serve(runtime: &Runtime, options: ServerOptions) -> Site {
     let echo = Echo::new(runtime);
-    serve_with(runtime, options, identity("h1", "block"), echo.clone(), echo).await
+    serve_with(runtime, options, identity("h1", Role::Block), echo.clone(), echo).await
 }
 
 pub async fn serve_with(
@@ -194,15 +198,20 @@ pub async fn serve_with(
 }
 
 pub fn connector(runtime: &Runtime, host: &str) -> Connector {
-    Connector::new(runtime.clone(), identity(host, "mount"), Counters::default())
+    Connector::new(runtime.clone(), identity(host, Role::Mount), Counters::default())
+}
+
+/// For a server that is [`by_word`].
+pub fn connector_by_word(runtime: &Runtime, host: &str) -> Connector {
+    Connector::new(runtime.clone(), by_word(host, Role::Mount), Counters::default())
 }
 
 pub async fn small_call(channel: &Channel, deadline: Duration) -> Result<pb::CountersReply> {
     channel.call(&pb::Counters {}, deadline).await
 }
 
-pub async fn slow_call(channel: &Channel, millis: u64, deadline: Duration) -> Result<pb::ScrubReply> {
-    channel.call(&pb::Scrub { rate_bytes_per_sec: millis, ..Default::default() }, deadline).await
+pub async fn slow_call(channel: &Channel, millis: u64, deadline: Duration) -> Result<pb::SeekReplicaReply> {
+    channel.call(&pb::SeekReplica { offset: millis, ..Default::default() }, deadline).await
 }
 
 /// Waits until `condition` holds; a test that waits in vain fails with `event`.

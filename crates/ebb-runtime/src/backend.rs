@@ -48,6 +48,10 @@ pub trait Backend: Send + Sync + 'static {
     fn make_words(&self, count: usize) -> Result<Words>;
     /// See [`crate::Runtime::disk`].
     fn disk(&self) -> Disk;
+    /// See [`crate::Runtime::is_virtual`].
+    fn is_virtual(&self) -> bool {
+        false
+    }
     /// See [`crate::Runtime::has_bug`]. Only a virtual world has one.
     fn bug(&self) -> Option<SeededBug> {
         None

@@ -30,7 +30,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use backend::Backend;
+pub use backend::{Backend, Work};
 pub use disk::{ALIGNMENT, Compression, DirLock, Disk, File, FileSystem, OpenMode, Space, transfer_buffer};
 use ebb_types::{Result, WallTime, err};
 pub use local::{LocalListener, LocalPeer, LocalStream, Parcel, Thing, Words};
@@ -175,6 +175,12 @@ impl Runtime {
     #[must_use]
     pub fn has_bug(&self, bug: SeededBug) -> bool {
         self.backend.bug() == Some(bug)
+    }
+
+    /// Whether this is a virtual world, where a process is what it says that it is.
+    #[must_use]
+    pub fn is_virtual(&self) -> bool {
+        self.backend.is_virtual()
     }
 
     /// The disks of this process.

@@ -151,7 +151,7 @@ kinds! {
     Unreachable = 62, 113, Safe;
     /// The peer has as much work as it takes; nothing was done.
     Overloaded = 63, 11, Safe;
-    /// Handshake refused: wrong secret, cluster or protocol.
+    /// The peer is not believed, or its role may not make or answer this call: [identities](identities.md).
     Unauthorized = 64, 13, Never;
     /// Bytes from a peer do not decode.
     Protocol = 65, 71, Never;

@@ -3,10 +3,11 @@
 //! Nothing here does I/O, reads a clock or draws a random number.
 //!
 //! Reading order: [`ids`], [`version`], [`geometry`], [`declared`], [`node_class`], [`domain`], [`prefetch`], [`read_rule`], [`redundancy`],
-//! [`encode`], [`error`], [`attr`], [`trust`], [`copies`], [`deadlines`], [`words`].
+//! [`encode`], [`error`], [`attr`], [`role`], [`trust`], [`copies`], [`deadlines`], [`words`].
 #![forbid(unsafe_code)]
 
 pub mod attr;
+pub mod cluster_version;
 pub mod copies;
 pub mod deadlines;
 pub mod declared;
@@ -19,6 +20,7 @@ pub mod node_class;
 pub mod prefetch;
 pub mod read_rule;
 pub mod redundancy;
+pub mod role;
 pub mod snapshot;
 pub mod trash;
 pub mod trust;
@@ -40,6 +42,7 @@ pub use node_class::NodeClass;
 pub use prefetch::Prefetch;
 pub use read_rule::{READ_COST_MIN, ReadRule};
 pub use redundancy::{RAID_METABLOCK_SIZE_MAX, RaidCode, Redundancy};
+pub use role::{Role, Roles};
 pub use trust::{KERNEL_TRUST_MAX, SESSION_MARGIN};
 pub use version::Version;
 pub use words::{counted, human_bytes};

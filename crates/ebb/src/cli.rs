@@ -9,12 +9,13 @@ use ebb_cli::describe::{self, DescribeCommand};
 use ebb_cli::output::Output;
 use ebb_cli::verdict::{EXIT_CODES, Verdict};
 use ebb_cli::{Context, Globals, examples, programs, waiting};
+use ebb_identity::tls::Wire;
 use ebb_types::{Result, err};
 
 use crate::cluster::parts::{NewNodes, SubRackCount};
-use crate::cluster::{down, status, up};
+use crate::cluster::{down, init, raise_version, status, up};
 use crate::examples::EXAMPLES;
-use crate::{dataset, fs, fsck, job, node, power, raid, role, snapshot, user, yarn};
+use crate::{dataset, fs, fsck, identity, job, node, power, raid, role, snapshot, user, yarn};
 
 /// The program with the experiments and the planners.
 const LAB: &str = "ebb-lab";
@@ -65,6 +66,9 @@ enum Command {
     /// Show, drain, start and readmit nodes.
     #[command(subcommand)]
     Node(node::NodeCommand),
+    /// Certify processes of other hosts and users' programs, and show certificates.
+    #[command(subcommand)]
+    Identity(identity::IdentityCommand),
     /// Name users that count in the whole cluster, for programs that call users by names.
     #[command(subcommand)]
     User(user::UserCommand),
@@ -85,22 +89,17 @@ enum Command {
     Plan(HandedOver),
     #[command(flatten)]
     Describe(DescribeCommand),
-    /// Run the master (normally started by `cluster up`), or accept a loss for it.
+    /// Run the master (normally a service), or accept a loss for it.
     Master(role::master::MasterArgs),
-    /// Run a proxy.
-    #[command(hide = true)]
+    /// Run a proxy (normally a service).
     Proxy(role::proxy::ProxyArgs),
-    /// Run a block server.
-    #[command(hide = true)]
+    /// Run a block server (normally a service).
     Block(role::block::BlockArgs),
-    /// Run a worker.
-    #[command(hide = true)]
+    /// Run a worker (normally a service).
     Worker(role::worker::WorkerArgs),
-    /// Run a power manager.
-    #[command(hide = true)]
+    /// Run a power manager (normally a service).
     PowerManager(role::power_manager::PowerManagerArgs),
-    /// Run a power client, which puts nodes to sleep and wakes them by the power plan.
-    #[command(hide = true)]
+    /// Run a power client (normally a service), which puts nodes to sleep and wakes them by the power plan.
     PowerClient(role::power_client::PowerClientArgs),
 }
 
@@ -114,6 +113,8 @@ struct HandedOver {
 
 #[derive(Debug, Subcommand)]
 enum ClusterCommand {
+    /// Make the directory of a cluster on several hosts: id, authority and settings. Nothing is started.
+    Init(init::InitArgs),
     /// Start a cluster, and create it if it does not exist.
     ///
     /// The command returns when the cluster serves. If a part of the cluster runs, only the missing processes are
@@ -124,6 +125,10 @@ enum ClusterCommand {
     Status,
     /// Stop all processes and all mounts of the cluster.
     Down,
+    /// Let the cluster use what the newest release brought, after an upgrade.
+    ///
+    /// Older releases can serve in it no more. The command is refused while a node runs one.
+    RaiseVersion(raise_version::RaiseVersionArgs),
 }
 
 #[derive(Debug, Args)]
@@ -164,6 +169,10 @@ struct UpArgs {
     /// quarter of it [default: 200, or as before].
     #[arg(long)]
     repair_mb_per_s: Option<u64>,
+    /// What connections carry after the peers have proved themselves: encrypted, or plain bytes, which whoever sits on the
+    /// network reads and changes [default: encrypted, or as before].
+    #[arg(long, value_name = "KIND")]
+    wire: Option<Wire>,
 }
 
 impl Cli {
@@ -215,11 +224,16 @@ impl Cli {
                     power: args.power,
                     proxies: args.proxies,
                     repair_mb_per_s: args.repair_mb_per_s,
+                    wire: args.wire,
                 };
                 waiting::limit(&context, up::up(&context.dir()?, &options, &context.output)).await.map(verdict)
             }
+            Command::Cluster(ClusterCommand::Init(args)) => init::run(&context, &args).map(verdict),
             Command::Cluster(ClusterCommand::Status) => {
                 waiting::limit(&context, status::status(&context.dir()?, &context.output)).await
+            }
+            Command::Cluster(ClusterCommand::RaiseVersion(args)) => {
+                waiting::limit(&context, raise_version::run(&context, &args)).await.map(verdict)
             }
             Command::Cluster(ClusterCommand::Down) => {
                 let (dir, output) = (context.dir()?, context.output);
@@ -235,6 +249,7 @@ impl Cli {
             Command::Raid(command) => waiting::run(&context, raid::run(&context, command)).await.map(verdict),
             Command::Power(command) => waiting::run(&context, power::run(&context, command)).await.map(verdict),
             Command::Node(command) => waiting::run(&context, node::run(&context, command)).await.map(Verdict::from),
+            Command::Identity(command) => waiting::run(&context, identity::run(&context, command)).await.map(verdict),
             Command::User(command) => waiting::run(&context, user::run(&context, command)).await.map(verdict),
             Command::Yarn(command) => yarn::run(&context, command).await.map(verdict),
             Command::Fsck(args) => waiting::run(&context, fsck::run(&context, args)).await,
@@ -258,7 +273,7 @@ impl Cli {
     pub const fn log_default(&self) -> &'static str {
         use Command as C;
         match self.command {
-            C::Master(role::master::MasterArgs { command: None })
+            C::Master(role::master::MasterArgs { command: None, .. })
             | C::Proxy(_)
             | C::Block(_)
             | C::Worker(_)

@@ -9,8 +9,8 @@ use ebb_cli::units::{ByteSize, Percent};
 use ebb_cli::values::one_of;
 use ebb_cli::{Context, admin};
 use ebb_types::{
-    Domain, Encode, Geometry, HostName, InodeId, METABLOCK_SIZE_DEFAULT, NodeClass, NodeId, Prefetch, ReadRule,
-    Redundancy, Result, bail, log_copies, may_lose_by_one_failure, min_copies,
+    Domain, Encode, Geometry, InodeId, METABLOCK_SIZE_DEFAULT, NodeClass, NodeId, Prefetch, ReadRule, Redundancy,
+    Result, bail, log_copies, may_lose_by_one_failure, min_copies,
 };
 use ebb_wire::pb;
 use serde_json::json;
@@ -243,7 +243,7 @@ fn read_rules() -> impl TypedValueParser<Value = ReadRule> {
 /// Does it.
 pub async fn run(context: &Context, command: DatasetCommand) -> Result<()> {
     let cluster = context.cluster()?;
-    let client = admin::client(&cluster, &HostName::new("client"), "cli").await?;
+    let client = admin::operator(&cluster).await?;
     let done = match command {
         DatasetCommand::Create(args) => create(context, &client, args).await,
         DatasetCommand::Set(args) => set(context, &client, args).await,

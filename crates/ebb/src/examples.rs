@@ -5,6 +5,35 @@ use ebb_cli::examples::Examples;
 /// Every line is tried by a test: it must be a valid command line.
 pub const EXAMPLES: &[Examples] = &[
     (
+        "cluster init",
+        &[(
+            "ebb cluster init --dir /srv/ebb --master 10.0.0.1:7000",
+            "on the host of the master; identities for the others are issued there",
+        )],
+    ),
+    (
+        "identity issue",
+        &[
+            ("ebb identity issue --role block --host h2 --out h2.pem", "for the block server of another host"),
+            ("ebb identity issue --role program --user alice --lifetime 7d --out job.pem", "for a job of one user"),
+        ],
+    ),
+    ("identity show", &[("ebb identity show job.pem", "whom it certifies, and until when")]),
+    (
+        "identity list",
+        &[
+            ("ebb identity list", "all in the cluster's directory"),
+            ("ebb identity list --trust", "tokens that were given out, and what was withdrawn"),
+        ],
+    ),
+    (
+        "identity revoke",
+        &[
+            ("ebb identity revoke --host h2", "everything on a host that was stolen"),
+            ("ebb identity revoke --role program --user alice", "the jobs of one user"),
+        ],
+    ),
+    (
         "cluster up",
         &[
             ("ebb cluster up --dir /srv/ebb --nodes 6", "make a cluster of six nodes, or start it again"),
@@ -17,6 +46,10 @@ pub const EXAMPLES: &[Examples] = &[
             ("ebb cluster status", "processes, copies, slow nodes"),
             ("ebb cluster status --json | jq .verdict", "for a monitoring system"),
         ],
+    ),
+    (
+        "cluster raise-version",
+        &[("ebb cluster raise-version", "after all nodes were upgraded: use what the new release brought")],
     ),
     ("cluster down", &[("ebb cluster down", "end all processes and mounts")]),
     (
@@ -142,6 +175,24 @@ pub const EXAMPLES: &[Examples] = &[
     ("power status", &[("ebb power status --follow", "nodes that are awake, watts beside the budget")]),
     ("node list", &[("ebb node list --why", "nodes, and what their copies wait for")]),
     ("node add", &[("ebb node add --count 2", "two more nodes")]),
+    (
+        "node token",
+        &[
+            ("ebb node token > h2.token", "for one new host, which names itself"),
+            ("ebb node token --host c7 --role mount --lifetime 1d", "for a client's host, within a day"),
+        ],
+    ),
+    (
+        "node join",
+        &[
+            ("ebb node join --token h2.token", "on the new host; it has its own name, and one volume"),
+            (
+                "ebb node join --token - --host h2 --rack r2 --listen 10.0.0.2:7001 --volume /srv/a --volume /srv/b",
+                "with a name, an address and two disks; the token comes from standard input",
+            ),
+        ],
+    ),
+    ("node check", &[("ebb node check", "on a host that has joined: does the master reach it?")]),
     ("node attach", &[("ebb node attach h1 4711", "a NodeManager and its containers sleep with the node")]),
     ("node detach", &[("ebb node detach h1 4711", "it runs on while the node sleeps")]),
     ("node drain", &[("ebb node drain n3", "move all replicas off a node")]),
@@ -194,5 +245,10 @@ pub const EXAMPLES: &[Examples] = &[
     ("plan", &[("ebb plan gears --primaries 100", "the same as `ebb-lab plan gears`")]),
     ("completions", &[("ebb completions bash > ebb.bash", "source this file in a shell")]),
     ("man", &[("ebb man /usr/local/share/man/man1", "then `man ebb-fs-put`")]),
+    ("block", &[("ebb block", "as host.toml says, on a host that has joined")]),
+    ("worker", &[("ebb worker", "for jobs on the data of this host")]),
+    ("proxy", &[("ebb proxy --name proxy-2", "one more, in a cluster with proxies apart")]),
+    ("power-manager", &[("ebb power-manager --policy tide", "publish plans by this policy from now on")]),
+    ("power-client", &[("ebb power-client", "put nodes to sleep, and wake them, by the plans")]),
     ("master accept-loss", &[("ebb master accept-loss", "go on with an older directory of the master")]),
 ];

@@ -23,7 +23,7 @@ use ebb_api::{Caller, EbbPath, users};
 use ebb_cli::output::Output;
 use ebb_cli::signals::Signals;
 use ebb_cli::{Context, admin};
-use ebb_types::{HostName, Result, err};
+use ebb_types::{Result, err};
 
 pub use command::FsCommand;
 use owner::OwnerChange;
@@ -44,10 +44,7 @@ pub async fn run(context: &Context, command: FsCommand) -> Result<bool> {
     let mut signals = Signals::listen()?;
     let cluster = context.cluster()?;
     let session = Session {
-        caller: Caller {
-            client: admin::client(&cluster, &HostName::new("client"), "cli").await?,
-            credentials: admin::credentials(),
-        },
+        caller: Caller { client: admin::operator(&cluster).await?, credentials: admin::credentials() },
         output: context.output,
     };
     let client = session.caller.client.clone();

@@ -13,7 +13,7 @@ use ebb_cli::verdict::Verdict;
 use ebb_cli::{Context, admin};
 use ebb_power::PowerPlan;
 use ebb_rpc::Channel;
-use ebb_types::{HostName, Result, bail};
+use ebb_types::{Result, bail};
 use ebb_wire::pb;
 use serde_json::json;
 
@@ -168,7 +168,7 @@ fn raid_lines(reply: &pb::FsckReply, parity: bool) -> Vec<String> {
 
 /// The inode that the path leads to.
 async fn inode_of(cluster: &ClusterDir, path: &EbbPath) -> Result<u64> {
-    let client = admin::client(cluster, &HostName::new("client"), "cli").await?;
+    let client = admin::operator(cluster).await?;
     let found = client.resolve(&admin::credentials(), path.as_bytes()).await;
     client.disconnect().await?;
     Ok(found.map_err(|error| explain(error, path, |_| None))?.inode.raw())
@@ -212,7 +212,7 @@ async fn remove_lost(context: &Context, lost: &[pb::LostFile], yes: bool) -> Res
     if chosen.is_empty() {
         return Ok(());
     }
-    let client = admin::client(&context.cluster()?, &HostName::new("client"), "cli").await?;
+    let client = admin::operator(&context.cluster()?).await?;
     for file in chosen {
         remove(&client, file).await?;
         context.output.say(&format!("removed {}", file.path));

@@ -12,7 +12,7 @@ use ebb_cli::output::{counted, human_bytes};
 use ebb_cli::{Context, admin};
 use ebb_client::{Access, Client};
 use ebb_runtime::Runtime;
-use ebb_types::{Credentials, HostName, Result};
+use ebb_types::{Credentials, Result};
 use ebb_worker::{JobOptions, Locality, Pattern, Progress, Report, SEARCH_BUFFER, Slow, Task, count_words};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -78,8 +78,8 @@ async fn ship(context: &Context, args: &JobArgs, text: Option<&str>) -> Result<b
         Some(text) => Task::Lines(Pattern::new(text.to_owned().into())?),
     };
     let cluster = context.cluster()?;
-    let workers = admin::workers(&cluster)?;
-    let client = admin::client(&cluster, &HostName::new("client"), "cli").await?;
+    let workers = admin::workers(&cluster).await?;
+    let client = admin::operator(&cluster).await?;
     let locality = if args.no_locations { Locality::Blind } else { Locality::Located };
     let buffer_bytes = text.map(|_| SEARCH_BUFFER);
     let options = JobOptions { task, locality, buffer_bytes, ..JobOptions::default() };

@@ -13,6 +13,7 @@ mod dataset;
 mod examples;
 mod fs;
 mod fsck;
+mod identity;
 mod job;
 mod node;
 mod power;

@@ -2,9 +2,12 @@
 
 mod add;
 mod attach;
+mod check;
 mod drain;
+mod join;
 mod remove;
 mod stop;
+mod token;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -31,6 +34,15 @@ pub enum NodeCommand {
     },
     /// Add nodes on this machine.
     Add(add::AddArgs),
+    /// Print a token, with which one other host joins the cluster.
+    Token(token::TokenArgs),
+    /// Make this host a part of a cluster, with a token.
+    ///
+    /// The host gets its certificates and settings, and the master tries its address. A join that was interrupted is repeated
+    /// with the same token. Start its services afterwards: `systemctl enable --now ebb-block ebb-worker`.
+    Join(join::JoinArgs),
+    /// Check that the master reaches this host's block server at the address that others are told.
+    Check,
     /// Let other programs sleep and wake with a node, with all that they start.
     ///
     /// For development clusters, whose nodes are processes of this machine: a YARN NodeManager and its containers stand for the
@@ -105,6 +117,9 @@ pub enum NodeCommand {
 pub async fn run(context: &Context, command: NodeCommand) -> Result<bool> {
     match command {
         NodeCommand::Add(args) => add::run(context, &args).await.map(|()| true),
+        NodeCommand::Token(args) => token::run(context, args).await.map(|()| true),
+        NodeCommand::Join(args) => join::run(context, args).await.map(|()| true),
+        NodeCommand::Check => check::run(context).await.map(|()| true),
         NodeCommand::Attach { host, pids } => attach::attach(context, &host, &pids).await.map(|()| true),
         NodeCommand::Detach { host, pids } => attach::detach(context, &host, &pids).map(|()| true),
         NodeCommand::List { why } => list(context, why).await,

@@ -66,7 +66,7 @@ pub fn policies() -> impl TypedValueParser<Value = PolicyKind> {
 
 /// Does it.
 pub async fn run(context: &Context, command: PowerCommand) -> Result<()> {
-    let manager = admin::power_manager(&context.cluster()?)?;
+    let manager = admin::power_manager(&context.cluster()?).await?;
     match command {
         PowerCommand::Set(args) => {
             let call = pb::SetPower { watts: args.watts, fraction: args.fraction };

@@ -8,7 +8,7 @@ use ebb_api::path::EbbPath;
 use ebb_cli::output::{Table, counted, human_bytes};
 use ebb_cli::{Context, admin};
 use ebb_client::Client;
-use ebb_types::{HostName, Result, bail};
+use ebb_types::{Result, bail};
 use ebb_wire::pb;
 use serde_json::json;
 
@@ -63,7 +63,7 @@ impl std::str::FromStr for RaidSetNumber {
 /// Does it.
 pub async fn run(context: &Context, command: RaidCommand) -> Result<()> {
     let cluster = context.cluster()?;
-    let client = admin::client(&cluster, &HostName::new("client"), "cli").await?;
+    let client = admin::operator(&cluster).await?;
     let done = match command {
         RaidCommand::Status => status(context).await,
         RaidCommand::List { path, troubled } => list(context, &client, path.as_ref(), troubled).await,

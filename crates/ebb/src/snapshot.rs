@@ -9,7 +9,7 @@ use ebb_cli::units::Span;
 use ebb_cli::{Context, admin};
 use ebb_client::Client;
 use ebb_types::snapshot::DIRECTORY;
-use ebb_types::{ErrorKind, HostName, InodeId, Result, bail};
+use ebb_types::{ErrorKind, InodeId, Result, bail};
 use ebb_wire::pb;
 use pb::meta_op::{ListDatasets, Op, RemoveSnapshot, RenameSnapshot, Resolve, TakeSnapshot};
 use serde_json::{Value, json};
@@ -67,7 +67,7 @@ pub struct TakeArgs {
 /// Does it.
 pub async fn run(context: &Context, command: SnapshotCommand) -> Result<()> {
     let cluster = context.cluster()?;
-    let client = admin::client(&cluster, &HostName::new("client"), "cli").await?;
+    let client = admin::operator(&cluster).await?;
     let done = match command {
         SnapshotCommand::Take(args) => take_snapshot(context, &client, args).await,
         SnapshotCommand::List { path } => list(context, &client, &path).await,

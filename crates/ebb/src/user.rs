@@ -7,7 +7,7 @@ use ebb_api::users::table::{self, UserRow};
 use ebb_cli::output::Table;
 use ebb_cli::{Context, admin};
 use ebb_client::XattrMode;
-use ebb_types::{HostName, Result};
+use ebb_types::Result;
 use serde_json::json;
 
 /// The table is for names that the hosts do not know, or know by different numbers. Programs such as Hadoop call users by
@@ -56,7 +56,7 @@ impl FromStr for NewUser {
 
 /// Carries a command out.
 pub async fn run(context: &Context, command: UserCommand) -> Result<()> {
-    let client = admin::client(&context.cluster()?, &HostName::new("client"), "cli").await?;
+    let client = admin::operator(&context.cluster()?).await?;
     let done = change(context, &client, command).await;
     done.and(client.disconnect().await)
 }

@@ -61,7 +61,7 @@ pub struct FollowArgs {
 pub async fn run(context: &Context, command: YarnCommand) -> Result<()> {
     let YarnCommand::Follow(args) = command;
     let mut signals = Signals::listen()?;
-    let client = admin::client(&context.cluster()?, &HostName::new("client"), "cli").await?;
+    let client = admin::operator(&context.cluster()?).await?;
     let follower = Follower {
         context,
         manager: ResourceManager::new(&args.rm, args.user.as_deref()),

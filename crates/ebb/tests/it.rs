@@ -39,6 +39,8 @@ mod gray;
 mod harness;
 #[path = "it/hosts.rs"]
 mod hosts;
+#[path = "it/identities.rs"]
+mod identities;
 #[path = "it/jobs.rs"]
 mod jobs;
 #[path = "it/kills.rs"]
@@ -71,6 +73,8 @@ mod removal;
 mod returns;
 #[path = "it/scarce.rs"]
 mod scarce;
+#[path = "it/several.rs"]
+mod several;
 #[path = "it/shared.rs"]
 mod shared;
 #[path = "it/shares.rs"]

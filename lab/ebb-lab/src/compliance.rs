@@ -18,7 +18,7 @@ use ebb_plan::Section;
 use ebb_power::{PolicyKind, Supply};
 use ebb_rpc::Channel;
 use ebb_runtime::Runtime;
-use ebb_types::{Error, ErrorKind, HostName, Result};
+use ebb_types::{Error, ErrorKind, HostName, Result, Role};
 use ebb_virtual::power::Settings;
 use ebb_wire::pb;
 use serde_json::json;
@@ -120,7 +120,7 @@ struct Site {
 
 impl Site {
     async fn find(cluster: ClusterDir) -> Result<Self> {
-        let manager = admin::power_manager(&cluster)?;
+        let manager = admin::power_manager(&cluster).await?;
         let status = manager.call(&pb::PowerStatus {}, admin::ASK).await?;
         let settings = Settings::read(&Runtime::real(), &cluster.path.join("power")).await?;
         Ok(Self { cluster, manager, settings, status })
@@ -134,9 +134,10 @@ impl Site {
     async fn measure_all(&self, policies: &[PolicyKind], load: Load, on_done: impl Fn()) -> Result<Vec<Compliance>> {
         let mut signals = Signals::listen()?;
         let (runtime, host) = (Runtime::real(), HostName::new(HOST));
-        let connector = self.cluster.connector(&runtime, &host, "lab");
+        let connector = self.cluster.connector(&runtime, &host, Role::Operator)?;
         // Without a read cache every read goes to a node.
-        let options = ClientOptions { read_cache_bytes: 0, ..admin::client_options(&self.cluster, &host, "lab")? };
+        let options =
+            ClientOptions { read_cache_bytes: 0, ..admin::client_options(&self.cluster, &host, Role::Operator)? };
         let client = Client::connect(runtime.clone(), connector, options).await?;
         let measuring = async {
             let mut seen = Vec::new();

@@ -8,7 +8,7 @@ use ebb_client::{Client, ClientOptions};
 use ebb_figures::agreement::{self, Agreement, Load, TOLERANCE};
 use ebb_power::PolicyKind;
 use ebb_runtime::Runtime;
-use ebb_types::{Error, ErrorKind, HostName, Result};
+use ebb_types::{Error, ErrorKind, HostName, Result, Role};
 use ebb_wire::pb;
 use serde_json::json;
 
@@ -30,7 +30,7 @@ pub struct PowerArgs {
 /// Measures both. False: they differ by more than the tolerance.
 pub async fn run(context: &Context, args: &PowerArgs) -> Result<bool> {
     let cluster = context.cluster()?;
-    let manager = admin::power_manager(&cluster)?;
+    let manager = admin::power_manager(&cluster).await?;
     let status = manager.call(&pb::PowerStatus {}, admin::ASK).await?;
     let policy: PolicyKind = status.policy.parse()?;
     let interval = Duration::from_millis(status.interval_ms);
@@ -40,9 +40,9 @@ pub async fn run(context: &Context, args: &PowerArgs) -> Result<bool> {
     let simulated = tokio::task::spawn_blocking(move || agreement::simulate(seed, nodes, policy, load));
 
     let (runtime, host) = (Runtime::real(), HostName::new(HOST));
-    let connector = cluster.connector(&runtime, &host, "lab");
+    let connector = cluster.connector(&runtime, &host, Role::Operator)?;
     // Without a read cache every read goes to a node.
-    let options = ClientOptions { read_cache_bytes: 0, ..admin::client_options(&cluster, &host, "lab")? };
+    let options = ClientOptions { read_cache_bytes: 0, ..admin::client_options(&cluster, &host, Role::Operator)? };
     let client = Client::connect(runtime.clone(), connector, options).await?;
     context.output.say(&format!("{nodes} nodes, {policy}, an interval of {interval:?}; {} runs", args.runs));
     let set = async |share| {

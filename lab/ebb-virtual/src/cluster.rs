@@ -10,9 +10,11 @@ use ebb_block::{BlockOptions, BlockServer};
 use ebb_client::{Client, ClientOptions};
 use ebb_master::Master;
 use ebb_proxy::{Hosted, Proxy, ProxyOptions, Sessions};
-use ebb_rpc::{Channel, Connector, Counters, Identity, Secret};
+use ebb_rpc::testing::{EveryChannel, Everyone};
+use ebb_rpc::{Channel, Connector, Counters, Identity};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World};
+use ebb_types::Role as Certified;
 use ebb_types::{ClusterId, ErrorKind, HostName, RackName, Result};
 use ebb_wire::pb;
 use parking_lot::{Mutex, MutexGuard};
@@ -268,8 +270,8 @@ impl Cluster {
     /// writers and repair heal damage that they meet. No fault of its process may have damaged anything.
     fn scrub_started(&self, member: &Member) {
         let runtime = self.world().process("operator").runtime();
-        let connector = Connector::new(runtime.clone(), identity("operator", "virtual"), Counters::default());
-        let channel = connector.channel(&format!("{}:7100", member.process.ip()));
+        let everyone = Everyone::new(&runtime, |role| identity("operator", role));
+        let channel = everyone.channel(&format!("{}:7100", member.process.ip()));
         let (cluster, member) = (self.clone(), member.clone());
         runtime.clone().spawn("scrub", async move {
             for _ in 0..SCRUB_CALLS {
@@ -348,7 +350,8 @@ impl Cluster {
     async fn run_proxy(&self, member: &Member, runtime: Runtime) -> Result<()> {
         let (name, masters) = (member.process.host(), vec![self.0.master_address.clone()]);
         let listen = format!("{}:7200", member.process.ip());
-        let proxy = Proxy::start(runtime, ProxyOptions::apart(identity(name, "proxy"), masters, listen, name)).await?;
+        let proxy =
+            Proxy::start(runtime, ProxyOptions::apart(identity(name, Certified::Proxy), masters, listen, name)).await?;
         let (ask, asked) = oneshot::channel();
         self.0.endings.lock().insert(name.to_owned(), ask);
         // It serves until its process ends, or is asked to.
@@ -369,8 +372,11 @@ impl Cluster {
     }
 
     async fn run_master(&self, runtime: Runtime) -> Result<()> {
-        let mut options =
-            ebb_master::Options::new(MASTER_DIR.into(), self.0.master_address.clone(), identity("master", "master"));
+        let mut options = ebb_master::Options::new(
+            MASTER_DIR.into(),
+            self.0.master_address.clone(),
+            identity("master", Certified::Master),
+        );
         // Extra copies come and go within a run, also of data that are written all the time.
         options.popularity_interval = Duration::from_secs(1);
         options.extra_share_percent = 0;
@@ -385,12 +391,13 @@ impl Cluster {
         let masters = vec![self.0.master_address.clone()];
         let listen = self.0.master_address.replace(":7000", ":7200");
         let sessions = Sessions::new(master.living());
-        let _proxy = Hosted::start(&runtime, ProxyOptions::new(identity("master", "proxy"), masters, listen, sessions));
+        let _proxy =
+            Hosted::start(&runtime, ProxyOptions::new(identity("master", Certified::Proxy), masters, listen, sessions));
         master.failed().await
     }
 
     async fn run_block(&self, member: &Member, runtime: Runtime) -> Result<()> {
-        let identity = identity(member.process.host(), "block");
+        let identity = identity(member.process.host(), Certified::Block);
         let mut options = BlockOptions::new(BLOCK_DIR.into(), identity, vec![self.0.master_address.clone()]);
         options.listen = format!("{}:7100", member.process.ip());
         options.rack = RackName::new(format!("r{}", self.rack_of(member)));
@@ -484,7 +491,7 @@ impl Cluster {
 
     /// Opens a session.
     pub async fn connect(&self, runtime: &Runtime, host: &str) -> Result<Client> {
-        let connector = Connector::new(runtime.clone(), identity(host, "virtual"), Counters::default());
+        let connector = Connector::new(runtime.clone(), identity(host, Certified::Mount), Counters::default());
         let defaults = ClientOptions::new(vec![self.0.master_address.clone()], HostName::new(host), "virtual");
         let VirtualOptions { direct_bytes_min, keep_leases, .. } = self.0.options;
         let options = ClientOptions { direct_bytes_min, keep_leases, ..defaults };
@@ -497,16 +504,16 @@ impl Cluster {
     }
 
     /// Which replicas of a file there are, where, as the master has them described by their volumes.
-    pub async fn locate(&self, client: &Client, inode: u64) -> Result<Vec<pb::LocatedReplica>> {
-        Ok(self.master(client).call(&pb::Locate { inode }, Duration::from_secs(30)).await?.replicas)
+    pub async fn locate(&self, inode: u64) -> Result<Vec<pb::LocatedReplica>> {
+        Ok(self.operator().call(&pb::Locate { inode }, Duration::from_secs(30)).await?.replicas)
     }
 
     /// A way to the master that needs no session.
     #[must_use]
-    pub fn operator(&self) -> Channel {
+    pub fn operator(&self) -> EveryChannel {
         let runtime = self.world().process("operator").runtime();
-        let connector = Connector::new(runtime, identity("operator", "virtual"), Counters::default());
-        connector.channel(&self.0.master_address)
+        let everyone = Everyone::new(&runtime, |role| identity("operator", role));
+        everyone.channel(&self.0.master_address)
     }
 
     fn master(&self, client: &Client) -> Channel {
@@ -514,17 +521,12 @@ impl Cluster {
     }
 
     /// The findings of the master's file-system check.
-    pub async fn fsck(&self, client: &Client, scrub: bool, deadline: Duration) -> Result<pb::FsckReply> {
-        self.master(client).call(&pb::Fsck { scrub, parity: scrub, ..Default::default() }, deadline).await
+    pub async fn fsck(&self, scrub: bool, deadline: Duration) -> Result<pb::FsckReply> {
+        self.operator().call(&pb::Fsck { scrub, parity: scrub, ..Default::default() }, deadline).await
     }
 }
 
 /// The identity of a process of a virtual cluster.
-pub(crate) fn identity(host: &str, role: &str) -> Identity {
-    Identity {
-        cluster: ClusterId::new(7),
-        secret: Secret::new([9; 32]),
-        host: HostName::new(host),
-        role: role.to_owned(),
-    }
+pub(crate) fn identity(host: &str, role: Certified) -> Identity {
+    Identity::by_word(ClusterId::new(7), host, role)
 }

@@ -142,7 +142,7 @@ impl<'a> Observer<'a> {
     }
 
     async fn look_at_disks(&self, listing: &[(String, u64)]) -> Result<Vec<Violation>> {
-        let mut found = healthy::check_fsck(&self.cluster.fsck(&self.client, true, SCRUB_MAX).await?);
+        let mut found = healthy::check_fsck(&self.cluster.fsck(true, SCRUB_MAX).await?);
         // One with several names counts once.
         let inodes: BTreeSet<u64> = listing.iter().map(|(_, inode)| *inode).collect();
         let survey = Survey::collect_replicas(self.cluster, &self.client, inodes.into_iter()).await?;

@@ -25,10 +25,11 @@ use ebb_power_manager::client::{self, Nodes};
 use ebb_power_manager::manager::{self, ManagerOptions};
 pub use ebb_power_manager::settings::Settings;
 use ebb_proxy::{Hosted, Proxy, ProxyOptions, Sessions};
-use ebb_rpc::{Channel, Connector, Counters};
+use ebb_rpc::testing::{EveryChannel, Everyone};
+use ebb_rpc::{Connector, Counters};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{Process, World};
-use ebb_types::{Credentials, HostName, NodeId, Result, bail};
+use ebb_types::{Credentials, HostName, NodeId, Result, Role, bail};
 use ebb_wire::pb::meta_op::{Op, SetDataset};
 use ebb_wire::{Call, pb};
 use parking_lot::Mutex;
@@ -262,7 +263,7 @@ impl PowerCluster {
         overload_rule.ahead_bytes = overload_rule.ahead_bytes.map(|bytes| bytes / self.scale);
         let (scale, call_timeout) = (self.scale, self.call_timeout);
         runtime.clone().spawn("main", async move {
-            let mut options = ebb_master::Options::new("/master".into(), address, identity("master", "master"));
+            let mut options = ebb_master::Options::new("/master".into(), address, identity("master", Role::Master));
             options.dead_time = DEAD_TIME;
             options.extra_share_percent = 0;
             options.replace_after = Duration::from_secs(120);
@@ -273,7 +274,7 @@ impl PowerCluster {
             let master = Master::start(runtime.clone(), options).await?;
             let sessions = Sessions::new(master.living());
             let _proxy =
-                Hosted::start(&runtime, ProxyOptions::new(identity("master", "proxy"), masters, proxy, sessions));
+                Hosted::start(&runtime, ProxyOptions::new(identity("master", Role::Proxy), masters, proxy, sessions));
             master.failed().await
         });
     }
@@ -282,7 +283,7 @@ impl PowerCluster {
     pub fn start_proxy(&self, name: &str) -> Process {
         let process = self.world.process(name);
         let (runtime, listen) = (process.runtime(), format!("{}:7400", process.ip()));
-        let options = ProxyOptions::apart(identity(name, "proxy"), vec![self.master_address()], listen, name);
+        let options = ProxyOptions::apart(identity(name, Role::Proxy), vec![self.master_address()], listen, name);
         runtime.clone().spawn("main", async move {
             let _proxy = Proxy::start(runtime, options).await?;
             // It serves until its process ends.
@@ -294,7 +295,7 @@ impl PowerCluster {
     fn start_block(&self, place: usize, runtime: Runtime) {
         let block = &self.nodes.blocks[place];
         let mut options =
-            BlockOptions::new("/node".into(), identity(block.host(), "block"), vec![self.master_address()]);
+            BlockOptions::new("/node".into(), identity(block.host(), Role::Block), vec![self.master_address()]);
         options.listen = address(block);
         self.nodes.sites[place].declare(&mut options);
         options.volume.cut_bytes = CUT_BYTES;
@@ -342,7 +343,7 @@ impl PowerCluster {
         let listen = format!("{}:7300", self.keeper.ip());
         runtime.clone().spawn("main", async move {
             let listener = runtime.listen(&listen).await?;
-            let (identity, client) = (identity("power-client", "power-client"), Arc::clone(&nodes));
+            let (identity, client) = (identity("power-client", Role::PowerClient), Arc::clone(&nodes));
             client::run(runtime, listener, identity, master, client, nodes, std::future::pending()).await
         });
     }
@@ -358,7 +359,7 @@ impl PowerCluster {
         };
         runtime.clone().spawn("main", async move {
             let listener = runtime.listen(&listen).await?;
-            manager::run(runtime, listener, identity("power-manager", "power-manager"), options).await
+            manager::run(runtime, listener, identity("power-manager", Role::PowerManager), options).await
         });
     }
 
@@ -443,10 +444,10 @@ impl PowerCluster {
         self.channel(address).call(call, ASK).await
     }
 
-    /// An operator's connection.
-    pub(crate) fn channel(&self, address: &str) -> Channel {
+    /// An operator's connection. What no operator may ask is asked by a process that may.
+    pub(crate) fn channel(&self, address: &str) -> EveryChannel {
         let runtime = self.world.process("operator").runtime();
-        Connector::new(runtime, identity("operator", "virtual"), Counters::default()).channel(address)
+        Everyone::new(&runtime, |role| identity("operator", role)).channel(address)
     }
 
     /// The power manager's status.
@@ -553,7 +554,7 @@ impl PowerCluster {
         change: impl FnOnce(&mut ClientOptions),
     ) -> Result<Client> {
         let (runtime, host) = (process.runtime(), process.host());
-        let connector = Connector::new(runtime.clone(), identity(host, "virtual"), counters);
+        let connector = Connector::new(runtime.clone(), identity(host, Role::Operator), counters);
         let mut options = ClientOptions::new(vec![self.master_address()], HostName::new(host), "virtual");
         options.sizes = options.sizes.divided_by(self.scale);
         // Each read comes from a node.

@@ -85,7 +85,7 @@ impl Survey {
         let mut survey = Self::default();
         let mut in_raid_sets = Vec::new();
         for inode in inodes {
-            let located = cluster.locate(client, inode).await?;
+            let located = cluster.locate(inode).await?;
             let map = Op::GetMap(GetMap { inode, first_index: 0, limit: 10_000 });
             for record in client.meta(&Credentials::root(), map).await?.metablocks {
                 let mut replicas = Vec::new();

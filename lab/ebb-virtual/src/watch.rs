@@ -67,7 +67,7 @@ impl<'a> Watch<'a> {
     }
 
     async fn inspect_cluster(&self, scrub: bool) -> Result<(pb::ClusterStatusReply, pb::FsckReply)> {
-        let report = self.cluster.fsck(self.client, scrub, LOOK_MAX).await?;
+        let report = self.cluster.fsck(scrub, LOOK_MAX).await?;
         Ok((self.cluster.status(self.client, LOOK_MAX).await?, report))
     }
 }

@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use ebb_rpc::{Answer, Counters, Request, Server, ServerOptions, Service, ServiceFuture};
 use ebb_runtime::Runtime;
-use ebb_types::{Result, bail};
+use ebb_types::{Result, Role, bail};
 use ebb_wire::{Method, pb};
 use parking_lot::Mutex;
-
-use super::rig::identity;
 
 #[derive(Debug, Default)]
 pub(super) struct Reports {
@@ -42,7 +40,7 @@ impl FakeMaster {
     pub(super) async fn start(&self, runtime: &Runtime, listen: &str) -> String {
         let listener = runtime.listen(listen).await.unwrap();
         let address = listener.address();
-        let (identity, counters) = (identity("m1", "master"), Counters::default());
+        let (identity, counters) = (ebb_rpc::testing::identity(runtime, "m1", Role::Master), Counters::default());
         let service = Arc::new(self.clone());
         let run = Server::run(runtime.clone(), listener, identity, counters, ServerOptions::default(), service);
         runtime.spawn("master", async move { drop(run.await) });

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::LinkOptions;
-use ebb_types::ErrorKind;
+use ebb_types::{ErrorKind, Role};
 use ebb_wire::pb;
 
 use super::master::FakeMaster;
@@ -175,7 +175,10 @@ fn recovery_calls_answer_for_each_replica() {
         let gone = client.read(&server, 1, version(3, 0), 0, 16384).await.unwrap_err();
         assert_eq!(gone.kind(), ErrorKind::NoReplica);
         assert!(client.call(&server, &pb::Counters {}).await.unwrap().syncs > 0);
-        assert_eq!(client.call(&server, &pb::OpenSession::default()).await.unwrap_err().kind(), ErrorKind::Unsupported);
+        assert_eq!(
+            client.call(&server, &pb::OpenSession::default()).await.unwrap_err().kind(),
+            ErrorKind::Unauthorized
+        );
     });
 }
 
@@ -189,7 +192,8 @@ fn a_chain_over_loopback() {
         let address = master.start(&runtime, "127.0.0.1:0").await;
         let mut servers = Vec::new();
         for host in ["h1", "h2"] {
-            let options = options(host, directory.path().join(host), std::slice::from_ref(&address));
+            let mut options = options(host, directory.path().join(host), std::slice::from_ref(&address));
+            options.identity = ebb_rpc::testing::certified(host, Role::Block);
             servers.push(BlockServer::start(runtime.clone(), options).await.unwrap());
             registered(&runtime, servers.last().unwrap()).await;
         }

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebb_rpc::{Connector, Counters, Identity, Secret};
+use ebb_rpc::Identity;
+use ebb_rpc::testing::{self, Everyone};
 use ebb_runtime::Runtime;
 use ebb_runtime::virt::{World, WorldOptions};
-use ebb_types::{CHUNK_SIZE, ClusterId, HostName, Result};
+use ebb_types::{CHUNK_SIZE, Result, Role};
 use ebb_wire::frame::crc32c;
 use ebb_wire::{Call, convert, pb};
 
@@ -17,13 +18,9 @@ use crate::{BlockOptions, BlockServer};
 
 pub(super) const LONG: Duration = Duration::from_secs(20);
 
-pub(super) fn identity(host: &str, role: &str) -> Identity {
-    let (cluster, secret) = (ClusterId::new(7), Secret::new([9; 32]));
-    Identity { cluster, secret, host: HostName::new(host), role: role.to_owned() }
-}
-
 pub(super) fn options(host: &str, data_dir: PathBuf, masters: &[String]) -> BlockOptions {
-    let mut options = BlockOptions::new(data_dir, identity(host, "block"), masters.to_vec());
+    let mut options =
+        BlockOptions::new(data_dir, Identity::by_word(testing::CLUSTER, host, Role::Block), masters.to_vec());
     options.volume.segment_bytes = 256 << 10;
     options.volume.gap_wait = Duration::from_millis(300);
     options
@@ -42,10 +39,11 @@ pub(super) fn in_world<F: Future>(seed: u64, body: impl FnOnce(World, FakeMaster
 /// A block server on the virtual host of this name, registered.
 pub(super) async fn virt_server(world: &World, host: &str, master: &str) -> BlockServer {
     let process = world.process(host);
+    let runtime = process.runtime();
     let mut options = options(host, Path::new("/data").join(host), &[master.to_owned()]);
     options.listen = format!("{}:7001", process.ip());
-    let server = BlockServer::start(process.runtime(), options).await.unwrap();
-    registered(&process.runtime(), &server).await;
+    let server = BlockServer::start(runtime.clone(), options).await.unwrap();
+    registered(&runtime, &server).await;
     server
 }
 
@@ -80,12 +78,12 @@ pub(super) fn bytes(len: usize, salt: u8) -> Bytes {
 }
 
 pub(super) struct Client {
-    pub(super) connector: Connector,
+    pub(super) connector: Everyone,
 }
 
 impl Client {
     pub(super) fn new(runtime: &Runtime) -> Self {
-        Self { connector: Connector::new(runtime.clone(), identity("client", "cli"), Counters::default()) }
+        Self { connector: Everyone::new(runtime, |role| testing::identity(runtime, "client", role)) }
     }
 
     pub(super) async fn call<C: Call>(&self, hop: &pb::Hop, message: &C) -> Result<C::Reply> {

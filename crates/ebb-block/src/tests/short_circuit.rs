@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ebb_runtime::{File, LocalStream, Parcel, Runtime, Thing, Words};
-use ebb_types::{ErrorKind, Result};
+use ebb_types::{ErrorKind, Result, Role};
 use ebb_wire::pb::short_circuit_reply::Kind as Reply;
 use ebb_wire::pb::short_circuit_request::Kind as Request;
 use ebb_wire::{Message, pb};
@@ -104,7 +104,8 @@ fn a_descriptor_in_the_real_world() {
     tokio.block_on(async {
         let runtime = Runtime::real();
         let master = FakeMaster::default().start(&runtime, "127.0.0.1:0").await;
-        let options = options("h1", directory.path().join("h1"), &[master]);
+        let mut options = options("h1", directory.path().join("h1"), &[master]);
+        options.identity = ebb_rpc::testing::certified("h1", Role::Block);
         let server = BlockServer::start(runtime.clone(), options).await.unwrap();
         registered(&runtime, &server).await;
         let client = Client::new(&runtime);

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ebb_types::{Attr, Credentials, Error, InodeId};
+use ebb_types::{Attr, Error, InodeId};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Commit, Op};
 use tokio::sync::{OwnedMutexGuard, OwnedRwLockWriteGuard};
@@ -75,7 +75,7 @@ impl Shared {
         }
         let asking = self.known.ask();
         let op = Op::Commit(Commit { files: sent.iter().map(|(_, file)| file.clone()).collect() });
-        let reply = match self.session.meta_kept(&Credentials::root(), op, self.options.keep_names).await {
+        let reply = match self.session.meta_kept(&self.own, op, self.options.keep_names).await {
             Ok(reply) => reply,
             Err(error) => {
                 let held = self.doubt_lowered(&sent, &error);

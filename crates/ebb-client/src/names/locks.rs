@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_types::{Credentials, Error, InodeId, Result, err};
+use ebb_types::{Error, InodeId, Result, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Op, SetLock};
 use parking_lot::Mutex;
@@ -130,7 +130,7 @@ impl Shared {
     async fn ask_lock(&self, inode: InodeId, lock: Lock, request: LockRequest) -> Result<bool> {
         let (wait, cancel) = (request == LockRequest::Queue, request == LockRequest::Cancel);
         let op = SetLock { inode: inode.raw(), lock: Some(lock.into()), wait, cancel };
-        Ok(self.session.meta(&Credentials::root(), Op::SetLock(op)).await?.queued)
+        Ok(self.session.meta(&self.own, Op::SetLock(op)).await?.queued)
     }
 }
 

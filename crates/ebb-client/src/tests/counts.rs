@@ -1,5 +1,6 @@
 //! What things cost, counted in messages and syncs.
 
+use ebb_types::Role;
 use std::time::Duration;
 
 use ebb_rpc::{Connector, Counters};
@@ -10,7 +11,7 @@ use super::harness::{Cluster, create, identity, pattern, run};
 /// Requests that block servers answered, and syncs of theirs, so far.
 async fn work_done(cluster: &Cluster) -> Vec<(u64, u64)> {
     let runtime = cluster.world.process("meter").runtime();
-    let connector = Connector::new(runtime, identity("meter", "test"), Counters::default());
+    let connector = Connector::new(runtime, identity("meter", Role::Operator), Counters::default());
     let mut done = Vec::new();
     for node in &cluster.nodes {
         let channel = connector.channel(&format!("{}:7100", node.process.ip()));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ebb_rpc::{Connector, Counters};
 use ebb_runtime::SeededBug;
-use ebb_types::{ErrorKind, InodeId};
+use ebb_types::{ErrorKind, InodeId, Role};
 use ebb_wire::pb;
 
 use super::harness::{Cluster, create, identity, pattern, read_all, root, run, run_with_bug};
@@ -81,7 +81,7 @@ fn a_client_that_is_frozen_or_spoken_of_elsewhere_keeps_its_session() {
         cluster.world.sleep(SESSION_TTL / 2).await;
         process.thaw();
         let runtime = cluster.world.process("liar").runtime();
-        let liar = Connector::new(runtime, identity("h2", "block"), Counters::default());
+        let liar = Connector::new(runtime, identity("h2", Role::Block), Counters::default());
         let lie = pb::SessionEnded { session: before.raw() };
         let refused = liar.channel(&cluster.master_address).call(&lie, Duration::from_secs(5)).await;
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);

@@ -157,6 +157,7 @@ async fn live(
         ..Default::default()
     };
     let register = pb::RegisterNode {
+        version: ebb_types::cluster_version::NEWEST,
         node,
         host: host.as_str().to_owned(),
         rack: "r".to_owned(),

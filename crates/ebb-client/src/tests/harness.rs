@@ -7,10 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use ebb_block::{BlockOptions, BlockServer};
 use ebb_master::{Master, Options};
-use ebb_rpc::{Connector, Counters, Identity, Secret};
+use ebb_rpc::{Connector, Counters, Identity};
 use ebb_runtime::SeededBug;
 use ebb_runtime::virt::{Process, World, WorldOptions};
-use ebb_types::{ClusterId, Credentials, HostName, InodeId, RackName, Result};
+use ebb_types::{ClusterId, Credentials, HostName, InodeId, RackName, Result, Role};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{CreateDataset, MakeDir, Op, SetDataset};
 use parking_lot::Mutex;
@@ -105,13 +105,8 @@ fn run_cluster<F: Future<Output = ()>>(
     });
 }
 
-pub(crate) fn identity(host: &str, role: &str) -> Identity {
-    Identity {
-        cluster: ClusterId::new(7),
-        secret: Secret::new([9; 32]),
-        host: HostName::new(host),
-        role: role.to_owned(),
-    }
+pub(crate) fn identity(host: &str, role: Role) -> Identity {
+    Identity::by_word(ClusterId::new(7), host, role)
 }
 
 impl Cluster {
@@ -139,7 +134,7 @@ impl Cluster {
 
     async fn start_master(&self) {
         let runtime = self.master.runtime();
-        let mut options = Options::new("/master".into(), self.master_address.clone(), identity("master", "master"));
+        let mut options = Options::new("/master".into(), self.master_address.clone(), identity("master", Role::Master));
         options.dead_time = Duration::from_secs(8);
         options.suspect_time = Duration::from_secs(3);
         options.session_ttl = self.session_ttl;
@@ -157,7 +152,8 @@ impl Cluster {
         let address = format!("{}:7100", node.process.ip());
         if self.blocks == Blocks::Real {
             let data_dir = std::path::PathBuf::from("/data");
-            let mut options = BlockOptions::new(data_dir, identity(&host, "block"), vec![self.master_address.clone()]);
+            let mut options =
+                BlockOptions::new(data_dir, identity(&host, Role::Block), vec![self.master_address.clone()]);
             options.listen = address;
             options.rack = RackName::new("r");
             options.volume.gap_wait = Duration::from_millis(300);
@@ -169,8 +165,14 @@ impl Cluster {
             });
             return;
         }
-        fake_block::start(runtime, identity(&host, "block"), self.master_address.clone(), address, node.disk.clone())
-            .await;
+        fake_block::start(
+            runtime,
+            identity(&host, Role::Block),
+            self.master_address.clone(),
+            address,
+            node.disk.clone(),
+        )
+        .await;
     }
 
     pub async fn restart_master(&self) {
@@ -208,11 +210,12 @@ impl Cluster {
     /// A client, and the process that it is.
     pub async fn process_with(&self, options: ClientOptions) -> (Process, Client) {
         let host = options.host.as_str().to_owned();
+        let role = options.role.parse().unwrap_or(Role::Operator);
         // A process of its own: its host's block server may die without it.
         let number = self.clients.fetch_add(1, Ordering::Relaxed);
         let process = self.world.process_on(&host, &format!("client {number}"));
         let runtime = process.runtime();
-        let connector = Connector::new(runtime.clone(), identity(&host, "test"), Counters::default());
+        let connector = Connector::new(runtime.clone(), identity(&host, role), Counters::default());
         let client = Client::connect(runtime, connector, options).await.unwrap();
         (process, client)
     }

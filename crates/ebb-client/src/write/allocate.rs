@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_types::{Credentials, Result, Version, err};
+use ebb_types::{Result, Version, err};
 use ebb_wire::pb;
 
 use crate::handles::OpenFile;
@@ -107,7 +107,7 @@ impl Shared {
             return Ok(());
         }
         let set = SetAttr { size: Some(end), by_handle: true, ..SetAttr::default() };
-        self.set_attr_of(&Credentials::root(), file.inode.id, &set, Some(file)).await.map(drop)
+        self.set_attr_of(&self.own, file.inode.id, &set, Some(file)).await.map(drop)
     }
 
     /// Next data, or next hole, at or after `offset`. The end of the file is a hole.

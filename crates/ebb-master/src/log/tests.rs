@@ -321,6 +321,7 @@ fn machine(files: u64) -> Machine {
         cluster: CLUSTER.raw(),
         default_replicas: 3,
         extra_share_percent: 10,
+        version: ebb_meta::version::NEWEST,
     }));
     apply(pb::command::Command::OpenSession(pb::OpenSessionCommand {
         host: "h1".into(),

@@ -218,7 +218,7 @@ fn malformed_and_foreign_requests_are_refused_with_a_reason() {
         let poll = ebb_wire::pb::Poll { session: 999, ..Default::default() };
         assert_eq!(channel.call(&poll, wait).await.unwrap_err().kind(), ErrorKind::SessionExpired);
         let read = ebb_wire::pb::ReadReplica::default();
-        assert_eq!(channel.call(&read, wait).await.unwrap_err().kind(), ErrorKind::Unsupported);
+        assert_eq!(channel.call(&read, wait).await.unwrap_err().kind(), ErrorKind::Unauthorized);
         let register = ebb_wire::pb::RegisterNode::default();
         assert_eq!(channel.call(&register, wait).await.unwrap_err().kind(), ErrorKind::Invalid);
         let report = ebb_wire::pb::ReplicaReport { node: 5, ..Default::default() };

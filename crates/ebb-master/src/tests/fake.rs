@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ebb_rpc::{Answer, Channel, Connector, Counters, Identity, Request, Server, ServerOptions, Service, ServiceFuture};
 use ebb_runtime::Runtime;
-use ebb_types::{Epoch, HostName, Result, Version, bail, err};
+use ebb_types::{Epoch, HostName, Result, Role, Version, bail, err};
 use ebb_wire::{Method, convert, pb};
 use parking_lot::Mutex;
 
@@ -59,12 +59,15 @@ impl Fake {
 
     /// Starts the node: it serves, registers, reports and sends heartbeats.
     pub(crate) async fn start(&self, runtime: &Runtime, ip: &str, identity: Identity, master: String) {
-        let identity = Identity { host: HostName::new(self.host.clone()), role: "block".into(), ..identity };
+        let identity = Identity { host: HostName::new(self.host.clone()), role: Role::Block, ..identity };
         let counters = Counters::default();
         let connector = Connector::new(runtime.clone(), identity.clone(), counters.clone());
         let listener = runtime.listen(&format!("{ip}:7000")).await.unwrap();
         let address = listener.address();
-        let service = Arc::new(FakeService { held: Arc::clone(&self.held), connector: connector.clone() });
+        // It asks what a real one reads.
+        let asker = Identity { role: Role::Master, ..identity.clone() };
+        let asker = Connector::new(runtime.clone(), asker, counters.clone());
+        let service = Arc::new(FakeService { held: Arc::clone(&self.held), connector: asker });
         let server = Server::run(runtime.clone(), listener, identity, counters, ServerOptions::default(), service);
         runtime.spawn("fake-server", server);
         let (fake, runtime_of_task) = (self.clone(), runtime.clone());
@@ -93,6 +96,7 @@ impl Fake {
             ..Default::default()
         };
         let register = pb::RegisterNode {
+            version: ebb_types::cluster_version::NEWEST,
             node,
             host: self.host.clone(),
             rack: self.rack.clone(),

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ebb_rpc::{Channel, Connector, Counters, Identity, Secret};
+use ebb_rpc::testing::{EveryChannel, Everyone};
+use ebb_rpc::{Channel, Connector, Counters, Identity};
 use ebb_runtime::SeededBug;
 use ebb_runtime::virt::{Process, World, WorldOptions};
-use ebb_types::{ClusterId, Epoch, HostName, Result, Version};
+use ebb_types::{ClusterId, Epoch, HostName, Result, Role, Version};
 use ebb_wire::pb;
 use pb::meta_op::Op;
 
@@ -26,12 +27,7 @@ pub(crate) struct Cluster {
 }
 
 pub(crate) fn identity() -> Identity {
-    Identity {
-        cluster: ClusterId::new(77),
-        secret: Secret::new([5; 32]),
-        host: HostName::new("m"),
-        role: "master".into(),
-    }
+    Identity::by_word(ClusterId::new(77), "m", Role::Master)
 }
 
 /// Runs a test in a world with `nodes` fakes that have all reported.
@@ -110,12 +106,25 @@ impl Cluster {
     }
 
     /// A channel from a process of its own.
-    pub(crate) fn channel(&self) -> (Channel, ebb_runtime::Runtime) {
+    pub(crate) fn channel(&self) -> (EveryChannel, ebb_runtime::Runtime) {
+        self.channel_from("client")
+    }
+
+    /// A channel from a process of this role.
+    pub(crate) fn channel_as(&self, host: &str, role: Role) -> Channel {
         let number = self.clients.fetch_add(1, Ordering::Relaxed);
         let runtime = self.world.process(&format!("c{number}")).runtime();
-        let identity = Identity { host: HostName::new("client"), role: "cli".into(), ..identity() };
-        let connector = Connector::new(runtime.clone(), identity, Counters::default());
-        (connector.channel(&self.address()), runtime)
+        let identity = Identity { host: HostName::new(host), role, ..identity() };
+        Connector::new(runtime, identity, Counters::default()).channel(&self.address())
+    }
+
+    /// A channel from a process of its own that declares this host.
+    pub(crate) fn channel_from(&self, host: &str) -> (EveryChannel, ebb_runtime::Runtime) {
+        let number = self.clients.fetch_add(1, Ordering::Relaxed);
+        let runtime = self.world.process(&format!("c{number}")).runtime();
+        let identity = |role| Identity { host: HostName::new(host), role, ..identity() };
+        let everyone = Everyone::new(&runtime, identity);
+        (everyone.channel(&self.address()), runtime)
     }
 
     pub(crate) async fn client(&self) -> TestClient {
@@ -182,7 +191,7 @@ impl Cluster {
 
 /// A session that is driven entirely by the test.
 pub(crate) struct TestClient {
-    pub channel: Channel,
+    pub channel: EveryChannel,
     pub runtime: ebb_runtime::Runtime,
     pub session: u64,
     next: AtomicU64,

@@ -222,7 +222,7 @@ fn read_leases_and_open_handles_are_reclaimed_from_a_new_master() {
         let boot = two.poll(vec![]).await.unwrap().master_boot;
         let (channel, _process) = cluster.channel();
         let opened =
-            channel.call(&pb::OpenSession { host: "other".into(), ..Default::default() }, DEADLINE).await.unwrap();
+            channel.call(&pb::OpenSession { host: "client".into(), ..Default::default() }, DEADLINE).await.unwrap();
         assert_eq!(opened.master_boot, boot);
         cluster.crash_master().await;
         assert_ne!(two.poll(vec![]).await.unwrap().master_boot, boot);

@@ -15,11 +15,11 @@ fn a_host_that_opens_sessions_without_end_leaves_some_for_others() {
         let mut options = options();
         (options.listen, options.sessions_max) = (cluster.address(), 64);
         cluster.master = Some(Master::start(runtime, options).await.unwrap());
-        let (channel, _runtime) = cluster.channel();
-        let open = |host: &str| {
+        let (greedy, modest) = (cluster.channel_from("greedy").0, cluster.channel_from("modest").0);
+        let open = async |host: &str| {
             let call = pb::OpenSession { host: host.into(), role: "cli".into(), pid: 1, ..Default::default() };
-            let channel = channel.clone();
-            async move { channel.call(&call, DEADLINE).await }
+            let channel = if host == "greedy" { &greedy } else { &modest };
+            channel.call(&call, DEADLINE).await
         };
         let mut opened = 0;
         let refused = loop {

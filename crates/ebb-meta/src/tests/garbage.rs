@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use crate::Machine;
 
 mod raid;
+mod trust;
 
 /// Small numbers that decide what a command is, so that a failing one shrinks.
 pub(crate) type Throws = [u16; 20];
@@ -378,8 +379,9 @@ impl Dice<'_> {
     }
 
     fn change(&mut self, now: i64) -> Change {
-        match self.below(100) {
+        match self.below(102) {
             96..=99 => self.upkeep_of_snapshots(),
+            100..=101 => self.trust(now),
             0 => {
                 Change::OpenSession(pb::OpenSessionCommand { host: "h".into(), role: "r".into(), ..Default::default() })
             }
@@ -420,7 +422,12 @@ impl Dice<'_> {
             21 => {
                 let (cluster, default_replicas) = (self.below(3), self.below(20) as u32);
                 let extra_share_percent = self.below(120) as u32;
-                Change::InitCluster(pb::InitCluster { cluster, default_replicas, extra_share_percent })
+                Change::InitCluster(pb::InitCluster {
+                    cluster,
+                    default_replicas,
+                    extra_share_percent,
+                    version: crate::version::NEWEST,
+                })
             }
             22..=25 => {
                 let inode = self.file();
@@ -472,7 +479,12 @@ pub(crate) fn command(machine: &Machine, now: i64, throws: Throws) -> pb::Comman
 /// A machine with two sessions.
 pub(crate) fn started() -> Machine {
     let mut machine = Machine::new();
-    let init = Change::InitCluster(pb::InitCluster { cluster: 1, default_replicas: 2, extra_share_percent: 0 });
+    let init = Change::InitCluster(pb::InitCluster {
+        cluster: 1,
+        default_replicas: 2,
+        extra_share_percent: 0,
+        version: crate::version::NEWEST,
+    });
     machine.apply(&pb::Command { now_ns: 1, command: Some(init), ..Default::default() }).reply.unwrap();
     for _ in 0..2 {
         let open = Change::OpenSession(pb::OpenSessionCommand::default());

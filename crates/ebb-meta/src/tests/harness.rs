@@ -68,7 +68,12 @@ impl World {
             checked: true,
         };
         world
-            .apply(Change::InitCluster(pb::InitCluster { cluster: 7, default_replicas: 2, extra_share_percent: 0 }))
+            .apply(Change::InitCluster(pb::InitCluster {
+                cluster: 7,
+                default_replicas: 2,
+                extra_share_percent: 0,
+                version: crate::version::NEWEST,
+            }))
             .reply
             .unwrap();
         world.session = world.open_session();

@@ -85,7 +85,12 @@ fn space_is_summed_over_volumes() {
 fn a_cluster_is_named_once() {
     let mut world = World::new();
     let init = |cluster, default_replicas| {
-        Change::InitCluster(pb::InitCluster { cluster, default_replicas, extra_share_percent: 0 })
+        Change::InitCluster(pb::InitCluster {
+            cluster,
+            default_replicas,
+            extra_share_percent: 0,
+            version: crate::version::NEWEST,
+        })
     };
     assert_eq!(world.machine.cluster(), Some(ClusterId::new(7)));
     world.apply(init(7, 3)).reply.unwrap();

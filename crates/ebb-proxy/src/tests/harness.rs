@@ -6,10 +6,10 @@ use std::time::Duration;
 use ebb_block::{BlockOptions, BlockServer};
 use ebb_client::{Access, Client, ClientOptions, Created, Handle, NewFile};
 use ebb_master::{Master, Options};
-use ebb_rpc::{Connector, Counters, Identity, Secret};
+use ebb_rpc::{Connector, Counters, Identity};
 use ebb_runtime::virt::{Process, World, WorldOptions};
 use ebb_runtime::{Runtime, SeededBug};
-use ebb_types::{ClusterId, Credentials, HostName, InodeId, RackName, Result};
+use ebb_types::{ClusterId, Credentials, HostName, InodeId, RackName, Result, Role};
 use ebb_wire::pb;
 use parking_lot::Mutex;
 
@@ -46,9 +46,8 @@ pub(crate) fn run_apart<F: Future<Output = ()>>(seed: u64, test: impl FnOnce(Clu
     });
 }
 
-fn identity(host: &str, role: &str) -> Identity {
-    let (cluster, secret) = (ClusterId::new(7), Secret::new([9; 32]));
-    Identity { cluster, secret, host: HostName::new(host), role: role.to_owned() }
+pub fn identity(host: &str, role: Role) -> Identity {
+    Identity::by_word(ClusterId::new(7), host, role)
 }
 
 impl Cluster {
@@ -78,7 +77,7 @@ impl Cluster {
     }
 
     fn proxy_options(&self) -> ProxyOptions {
-        let (identity, masters) = (identity("proxy", "proxy"), vec![self.master_address()]);
+        let (identity, masters) = (identity("proxy", Role::Proxy), vec![self.master_address()]);
         ProxyOptions::apart(identity, masters, self.proxy_address(), "proxy-1")
     }
 
@@ -116,7 +115,7 @@ impl Cluster {
 
     async fn start_master(&self) {
         let runtime = self.master.runtime();
-        let mut options = Options::new("/master".into(), self.master_address(), identity("master", "master"));
+        let mut options = Options::new("/master".into(), self.master_address(), identity("master", Role::Master));
         options.hosts_proxy = self.proxy.is_none();
         let master = Master::start(runtime.clone(), options).await.unwrap();
         if self.proxy.is_some() {
@@ -126,7 +125,7 @@ impl Cluster {
             });
             return;
         }
-        let (identity, masters) = (identity("master", "proxy"), vec![self.master_address()]);
+        let (identity, masters) = (identity("master", Role::Proxy), vec![self.master_address()]);
         let sessions = Sessions::new(master.living());
         let options = ProxyOptions::new(identity, masters, self.proxy_address(), sessions);
         let proxy = Hosted::start(&runtime, options);
@@ -140,7 +139,7 @@ impl Cluster {
 
     async fn start_node(&self, node: &Process) {
         let mut options =
-            BlockOptions::new("/data".into(), identity(node.host(), "block"), vec![self.master_address()]);
+            BlockOptions::new("/data".into(), identity(node.host(), Role::Block), vec![self.master_address()]);
         options.listen = format!("{}:7100", node.ip());
         options.rack = RackName::new("r");
         let runtime = node.runtime();
@@ -204,7 +203,7 @@ impl Cluster {
         let number = self.clients.fetch_add(1, Ordering::Relaxed);
         let host = format!("c{number}");
         let runtime = self.world.process(&host).runtime();
-        let connector = Connector::new(runtime.clone(), identity(&host, "test"), Counters::default());
+        let connector = Connector::new(runtime.clone(), identity(&host, Role::Operator), Counters::default());
         let options = ClientOptions::new(vec![self.master_address()], HostName::new(host), "test");
         Client::connect(runtime, connector, options).await.unwrap()
     }

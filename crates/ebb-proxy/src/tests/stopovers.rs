@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ebb_client::{Access, Client, NewFile};
+use ebb_rpc::testing::Everyone;
 use ebb_types::{CHUNK_SIZE, Credentials, ErrorKind, InodeId, Result};
 use ebb_wire::pb;
 
-use super::harness::{Cluster, run};
+use super::harness::{Cluster, identity, run};
 
 /// More than two pieces.
 const LEN: usize = (2 << 20) + 5000;
@@ -33,17 +34,23 @@ async fn make(client: &Client) -> (InodeId, pb::Metablock) {
 
 struct Asker<'a> {
     cluster: &'a Cluster,
-    client: &'a Client,
+    everyone: Everyone,
 }
 
-impl Asker<'_> {
+impl<'a> Asker<'a> {
+    /// The master, and nodes, on a host of their own.
+    fn new(cluster: &'a Cluster) -> Self {
+        let runtime = cluster.world.process("asker").runtime();
+        Self { cluster, everyone: Everyone::new(&runtime, |role| identity("asker", role)) }
+    }
+
     async fn fetch(&self, fetch: pb::FetchReplica) -> Result<u64> {
-        let channel = self.client.connector().channel(&self.cluster.proxy_address());
+        let channel = self.everyone.channel(&self.cluster.proxy_address());
         channel.call(&fetch, Duration::from_secs(3)).await.map(|reply| reply.length)
     }
 
     async fn read(&self, record: &pb::Metablock, offset: u64, length: u64) -> Result<(pb::ReadReplicaReply, Bytes)> {
-        let channel = self.client.connector().channel(&self.cluster.proxy_address());
+        let channel = self.everyone.channel(&self.cluster.proxy_address());
         let (metablock, min_version) = (record.id, record.version);
         let read = pb::ReadReplica {
             metablock,
@@ -55,7 +62,7 @@ impl Asker<'_> {
             raid_set: 0,
             sums_only: false,
         };
-        let reply = channel.call_sized(&read, Vec::new(), length as usize, Duration::from_secs(3)).await?;
+        let reply = channel.call_with(&read, Vec::new(), Duration::from_secs(3)).await?;
         Ok((reply.message, reply.payload))
     }
 }
@@ -67,7 +74,7 @@ fn a_replica_stops_over_whoever_has_it_and_is_read_at_its_version_until_it_is_ta
     run(30, |cluster: Cluster| async move {
         let client = cluster.client().await;
         let (inode, record) = make(&client).await;
-        let asker = Asker { cluster: &cluster, client: &client };
+        let asker = Asker::new(&cluster);
         let from = |place: usize| pb::FetchReplica {
             metablock: record.id,
             source: Some(record.members[place]),
@@ -112,7 +119,7 @@ fn replicas_that_do_not_fit_are_refused_and_unclaimed_ones_are_forgotten() {
     run(31, |cluster: Cluster| async move {
         let client = cluster.client().await;
         let (_, record) = make(&client).await;
-        let asker = Asker { cluster: &cluster, client: &client };
+        let asker = Asker::new(&cluster);
         let fetch = |metablock: u64, length: u64, patience_ms: u32| pb::FetchReplica {
             metablock,
             source: Some(record.members[0]),

@@ -34,9 +34,9 @@ both!(thousand_calls_at_once);
 async fn failures_reach_the_caller(runtime: Runtime) {
     let site = serve(&runtime, ServerOptions::default()).await;
     let channel = connector(&runtime, "h2").channel(&site.address);
-    let refused = channel.call(&pb::Fsck::default(), LONG).await.unwrap_err();
+    let refused = channel.call(&pb::SyncReplicas::default(), LONG).await.unwrap_err();
     assert_eq!((refused.kind(), refused.detail()), (ErrorKind::NotLeader, "ask m2"));
-    let unknown = channel.call(&pb::StampReplica::default(), LONG).await.unwrap_err();
+    let unknown = channel.call(&pb::PutStaged::default(), LONG).await.unwrap_err();
     assert_eq!(unknown.kind(), ErrorKind::Unsupported);
     let huge = channel.call_with(&pb::ReadReplica::default(), vec![pattern(0, 17 << 20)], LONG).await.unwrap_err();
     assert_eq!(huge.kind(), ErrorKind::Invalid);
@@ -53,7 +53,7 @@ fn a_panic_in_a_service_is_answered() {
     real(async |runtime| {
         let site = serve(&runtime, ServerOptions::default()).await;
         let channel = connector(&runtime, "h2").channel(&site.address);
-        let error = channel.call(&pb::DrainNode::default(), LONG).await.unwrap_err();
+        let error = channel.call(&pb::ShortCircuitTicket::default(), LONG).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Internal);
         small_call(&channel, LONG).await.unwrap();
     });

@@ -25,7 +25,8 @@ fn world<F: Future<Output = ()>>(options: ServerOptions, test: impl Fn(String, R
                 let runtime = server.runtime();
                 let listener = runtime.listen("0.0.0.0:7001").await.unwrap();
                 let (echo, counters) = (Echo::new(&runtime), Counters::default());
-                let running = Server::run(runtime.clone(), listener, identity("h1", "block"), counters, options, echo);
+                let running =
+                    Server::run(runtime.clone(), listener, by_word("h1", Role::Block), counters, options, echo);
                 runtime.spawn("server", running);
                 test(format!("{}:7001", server.ip()), good.runtime(), greedy.runtime()).await;
             }
@@ -33,9 +34,9 @@ fn world<F: Future<Output = ()>>(options: ServerOptions, test: impl Fn(String, R
     }
 }
 
-pub async fn proved(runtime: &Runtime, address: &str, host: &str) -> ebb_types::Result<Stream> {
-    let mut stream = runtime.connect(address).await?;
-    handshake::greet(runtime, &mut stream, &identity(host, "mount"), &Counters::default()).await?;
+pub async fn proved(runtime: &Runtime, address: &str, identity: &Identity) -> ebb_types::Result<Stream> {
+    let stream = runtime.connect(address).await?;
+    let (_, stream) = handshake::greet(runtime, stream, identity, &Counters::default()).await?;
     Ok(stream)
 }
 
@@ -70,7 +71,7 @@ async fn trickle(runtime: &Runtime, stream: &mut Stream) -> Duration {
 
 /// Bulk and small calls of the peer that behaves, each within the bound.
 async fn is_served(runtime: &Runtime, address: &str) {
-    let channel = connector(runtime, "h2").channel(address);
+    let channel = connector_by_word(runtime, "h2").channel(address);
     small_call(&channel, BOUND).await.unwrap();
     let echo = pb::ReadReplica::default();
     let answered = channel.call_with(&echo, vec![pattern(0, BULK)], BOUND).await.unwrap();
@@ -81,7 +82,7 @@ async fn is_served(runtime: &Runtime, address: &str) {
 fn frames_that_come_byte_by_byte_leave_memory_for_others() {
     world(ServerOptions::default(), async |address, good, greedy| {
         for _ in 0..40 {
-            let mut stream = proved(&greedy, &address, "h9").await.unwrap();
+            let mut stream = proved(&greedy, &address, &by_word("h9", Role::Mount)).await.unwrap();
             stream.write.write_all(&opening(Method::WriteReplica, &pb::WriteReplica::default(), BULK)).await.unwrap();
             let runtime = greedy.clone();
             greedy.spawn("trickle", async move { trickle(&runtime, &mut stream).await });
@@ -99,12 +100,12 @@ fn many_slow_peers_hold_up_no_small_calls_and_large_ones_for_a_bounded_time() {
     let options = ServerOptions { bytes_per_sec_min: 4 << 20, ..ServerOptions::default() };
     world(options, async |address, good, greedy| {
         for number in 0..30 {
-            let mut stream = proved(&greedy, &address, &format!("g{number}")).await.unwrap();
+            let mut stream = proved(&greedy, &address, &by_word(&format!("g{number}"), Role::Mount)).await.unwrap();
             stream.write.write_all(&opening(Method::WriteReplica, &pb::WriteReplica::default(), BULK)).await.unwrap();
             let runtime = greedy.clone();
             greedy.spawn("trickle", async move { trickle(&runtime, &mut stream).await });
         }
-        let channel = connector(&good, "h2").channel(&address);
+        let channel = connector_by_word(&good, "h2").channel(&address);
         small_call(&channel, BOUND).await.unwrap();
         // 13 of them at a time, 15 s and 4 s each: in the third turn.
         let echo = pb::ReadReplica::default();
@@ -118,7 +119,7 @@ fn a_frame_slower_than_the_least_rate_ends_its_connection() {
     world(ServerOptions::default(), async |address, _, greedy| {
         // Small ones, too: they take places, and tasks.
         for (len, seconds) in [(100, 15), (1 << 20, 15 + 32)] {
-            let mut stream = proved(&greedy, &address, "h9").await.unwrap();
+            let mut stream = proved(&greedy, &address, &by_word("h9", Role::Mount)).await.unwrap();
             let opening = opening(Method::WriteReplica, &pb::WriteReplica::default(), len);
             stream.write.write_all(&opening).await.unwrap();
             let lived = trickle(&greedy, &mut stream).await.as_secs();
@@ -130,7 +131,7 @@ fn a_frame_slower_than_the_least_rate_ends_its_connection() {
 #[test]
 fn memory_goes_back_when_the_caller_has_stopped_waiting_and_the_connection_goes_on() {
     world(ServerOptions::default(), async |address, good, greedy| {
-        let mut stream = proved(&greedy, &address, "h9").await.unwrap();
+        let mut stream = proved(&greedy, &address, &by_word("h9", Role::Mount)).await.unwrap();
         let mut late = opening(Method::WriteReplica, &pb::WriteReplica::default(), BULK);
         // The deadline, as it lies in the header: one second.
         let header = FrameHeader { deadline_ms: 1000, ..FrameHeader::decode(late.first_chunk().unwrap()).unwrap() };
@@ -160,7 +161,7 @@ fn unread_answers_leave_memory_for_others() {
     world(options, async |address, good, greedy| {
         let mut held = Vec::new();
         for _ in 0..4 {
-            let mut stream = proved(&greedy, &address, "h9").await.unwrap();
+            let mut stream = proved(&greedy, &address, &by_word("h9", Role::Mount)).await.unwrap();
             for _ in 0..6 {
                 let read = pb::ReadReplica { length: 4 << 20, ..Default::default() };
                 stream.write.write_all(&opening(Method::ReadReplica, &read, 0)).await.unwrap();
@@ -181,7 +182,7 @@ fn a_greedy_host_leaves_connections_for_others() {
     world(options, async |address, good, greedy| {
         let mut held = Vec::new();
         let refused = loop {
-            match proved(&greedy, &address, "h9").await {
+            match proved(&greedy, &address, &by_word("h9", Role::Mount)).await {
                 Ok(stream) => held.push(stream),
                 Err(error) => break error,
             }
@@ -207,7 +208,7 @@ fn strangers_that_keep_coming_from_one_address_lock_no_other_out() {
         });
         good.sleep(Duration::from_secs(30)).await;
         for host in ["h2", "h3", "h4"] {
-            small_call(&connector(&good, host).channel(&address), Duration::from_secs(1)).await.unwrap();
+            small_call(&connector_by_word(&good, host).channel(&address), Duration::from_secs(1)).await.unwrap();
         }
     });
 }

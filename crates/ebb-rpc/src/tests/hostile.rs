@@ -78,7 +78,7 @@ async fn survive(runtime: &Runtime, site: &Site, attack: &Attack) {
     let mut stream = runtime.connect(&site.address).await.unwrap();
     if attack.proved {
         let counters = Counters::default();
-        handshake::greet(runtime, &mut stream, &identity("h9", "mount"), &counters).await.unwrap();
+        (_, stream) = handshake::greet(runtime, stream, &identity("h9", Role::Mount), &counters).await.unwrap();
     }
     // The server may close at the first bad byte.
     let _ = stream.write.write_all(&attack.bytes).await;
@@ -132,10 +132,11 @@ fn a_caller_survives_any_bytes() {
                 runtime.spawn("hostile server", async move {
                     while let Ok(mut stream) = listener.accept().await {
                         if attack.proved {
-                            let own = identity("h1", "block");
+                            let own = identity("h1", Role::Block);
                             let counters = Counters::default();
-                            if handshake::receive(&world, &mut stream, &own, &counters, |_| Ok(())).await.is_err() {
-                                continue;
+                            match handshake::receive(&world, stream, &own, &counters, |_| Ok(())).await {
+                                Ok((_, (), met)) => stream = met,
+                                Err(_) => continue,
                             }
                         }
                         let _ = stream.write.write_all(&attack.bytes).await;

@@ -136,7 +136,7 @@ async fn files_are_sent_and_short_ones_break_the_connection(runtime: Runtime, di
     let options = ServerOptions::default();
     let unreadable = Arc::new(AtomicUsize::new(0));
     let service = Arc::new(FileService(file, unreadable.clone()));
-    let site = serve_with(&runtime, options, identity("h1", "block"), service, echo).await;
+    let site = serve_with(&runtime, options, identity("h1", Role::Block), service, echo).await;
     let connector = connector(&runtime, "h2");
     let channel = connector.channel(&site.address);
     for (offset, length) in [(0, len as u64), (4096, 1), (77, 2 << 20), (5, 0)] {
@@ -172,9 +172,10 @@ async fn a_peer_that_stops_in_mid_request_is_given_up(runtime: Runtime) {
     let site = serve(&runtime, options).await;
     let mut stopped = Vec::new();
     for _ in 0..3 {
-        let mut stream = runtime.connect(&site.address).await.unwrap();
+        let stream = runtime.connect(&site.address).await.unwrap();
         let counters = Counters::default();
-        crate::handshake::greet(&runtime, &mut stream, &identity("h4", "mount"), &counters).await.unwrap();
+        let (_, mut stream) =
+            crate::handshake::greet(&runtime, stream, &identity("h4", Role::Mount), &counters).await.unwrap();
         let header = ebb_wire::FrameHeader {
             kind: ebb_wire::FrameKind::Request,
             method: ebb_wire::Method::WriteReplica as u16,

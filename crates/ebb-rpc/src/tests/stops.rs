@@ -29,7 +29,7 @@ impl Stoppable {
         let stopped = async {
             let _ = stopped.await;
         };
-        let (identity, counters) = (identity("h1", "block"), Counters::default());
+        let (identity, counters) = (identity("h1", Role::Block), Counters::default());
         let (own, service) = (runtime.clone(), echo.clone());
         let serving = Server::run_until(own, listener, identity, counters, options, service, stopped);
         Self { address, echo, stop, server: runtime.spawn("server", serving) }
@@ -88,9 +88,10 @@ both!(calls_that_a_stopping_server_did_not_take_are_not_of_unknown_fate);
 async fn a_request_that_was_cut_off_by_the_stop_is_refused(runtime: Runtime) {
     let site = Stoppable::start(&runtime, ServerOptions::default()).await;
     let echo = site.echo.clone();
-    let mut stream = proved(&runtime, &site.address, "h2").await.unwrap();
+    let mut stream = proved(&runtime, &site.address, &identity("h2", Role::Mount)).await.unwrap();
     stream.write.write_all(&opening(Method::WriteReplica, &pb::WriteReplica::default(), 1 << 20)).await.unwrap();
     stream.write.write_all(&pattern(0, 1 << 19)).await.unwrap();
+    stream.write.flush().await.unwrap();
     runtime.sleep(Duration::from_millis(100)).await;
     let took = site.end(&runtime).await;
     assert!((900..3000).contains(&took.as_millis()), "it waits for a second: {took:?}");

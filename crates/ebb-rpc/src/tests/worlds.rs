@@ -15,7 +15,7 @@ async fn serve_in(process: &Process) -> String {
     let listener = runtime.listen(PORT).await.unwrap();
     let echo = Echo::new(&runtime);
     let (counters, options) = (Counters::default(), ServerOptions::default());
-    let running = Server::run(runtime.clone(), listener, identity("h1", "block"), counters, options, echo);
+    let running = Server::run(runtime.clone(), listener, by_word("h1", Role::Block), counters, options, echo);
     runtime.spawn("server", running);
     format!("{}:7001", process.ip())
 }
@@ -36,7 +36,7 @@ fn faults(seed: u64) -> (u64, Vec<Vec<ErrorKind>>) {
         let (server, client) = (world.process("h1"), world.process("h2"));
         let address = serve_in(&server).await;
         let runtime = client.runtime();
-        let channel = connector(&runtime, "h2").channel(&address);
+        let channel = connector_by_word(&runtime, "h2").channel(&address);
         assert_eq!(until_answered(&runtime, &channel).await, []);
         let mut met = Vec::new();
 

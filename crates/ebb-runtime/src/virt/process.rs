@@ -336,6 +336,10 @@ impl VirtualBackend {
 }
 
 impl Backend for VirtualBackend {
+    fn is_virtual(&self) -> bool {
+        true
+    }
+
     fn name(&self) -> &str {
         &self.name
     }

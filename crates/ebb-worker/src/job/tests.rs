@@ -4,21 +4,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ebb_power::{Duty, NodePlan, OutOfReach, PolicyKind, PowerPlan, Timetable};
-use ebb_rpc::{Identity, Secret, Server, ServerOptions};
-use ebb_types::{CHUNK_SIZE, ClusterId, ErrorKind, NodeId, PlanVersion};
+use ebb_rpc::testing::identity;
+use ebb_rpc::{Server, ServerOptions};
+use ebb_types::{CHUNK_SIZE, ErrorKind, NodeId, PlanVersion, Role};
 
 use super::*;
 use crate::service::Worker;
 use crate::testkit::{Asked, FakeSource, FakeTree, METABLOCK, Namespace, prose, real, virt};
-
-fn identity(host: &str) -> Identity {
-    Identity {
-        cluster: ClusterId::new(1),
-        secret: Secret::new([1; 32]),
-        host: HostName::new(host),
-        role: "worker".to_owned(),
-    }
-}
 
 /// Bytes that a worker on a node that blinks reads in a second.
 const SPEED: f64 = (2 << 20) as f64;
@@ -43,10 +35,18 @@ impl Cluster {
             sources.push(source.clone());
             let worker = Arc::new(Worker::new(runtime, source, Counters::default(), Counters::default()));
             let (counters, options) = (Counters::default(), ServerOptions::default());
-            let server = Server::run(runtime.clone(), listener, identity(host), counters, options, worker);
+            let server = Server::run(
+                runtime.clone(),
+                listener,
+                identity(runtime, host, Role::Worker),
+                counters,
+                options,
+                worker,
+            );
             runtime.spawn("worker", server);
         }
-        let connector = Connector::new(runtime.clone(), identity("client"), Counters::default());
+        let connector =
+            Connector::new(runtime.clone(), identity(runtime, "client", Role::Operator), Counters::default());
         Self { workers, sources, tree: FakeTree(namespace), connector }
     }
 

@@ -1,14 +1,14 @@
 use std::sync::Arc;
 
-use ebb_rpc::{Connector, Secret};
-use ebb_types::{ClusterId, ErrorKind, HostName};
+use ebb_rpc::Connector;
+use ebb_types::{ClusterId, ErrorKind, Role};
 
 use super::*;
 use crate::Carried;
 use crate::testkit::{FakeSource, Namespace, prose, virt, words};
 
 fn request(message: &impl ebb_wire::Message, method: Method) -> Request {
-    let peer = ebb_rpc::PeerInfo { host: HostName::new("client"), role: "cli".into(), address: "nowhere".into() };
+    let peer = ebb_rpc::PeerInfo::by_word("client", Role::Operator);
     Request {
         method,
         message: message.encode_to_vec().into(),
@@ -61,12 +61,7 @@ fn traffic_is_shared_out_once() {
     virt(5, async |runtime| {
         // Real traffic between two hosts, by calls to a worker of another host.
         let namespace = Arc::new(Namespace::new(&["h1"]));
-        let identity = |host: &str| Identity {
-            cluster: ClusterId::new(1),
-            secret: Secret::new([1; 32]),
-            host: HostName::new(host),
-            role: "worker".to_owned(),
-        };
+        let identity = |host: &str| Identity::by_word(ClusterId::new(1), host, Role::Worker);
         let listener = runtime.listen("127.0.0.1:0").await.unwrap();
         let address = listener.address();
         let far = Worker::new(&runtime, FakeSource::new(namespace), Counters::default(), Counters::default());

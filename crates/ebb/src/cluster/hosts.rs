@@ -110,7 +110,7 @@ mod tests {
 
     fn cluster() -> (tempfile::TempDir, ClusterDir) {
         let dir = tempfile::tempdir().unwrap();
-        let cluster = ClusterDir::create(&dir.path().join("c"), 2).unwrap();
+        let cluster = ClusterDir::create(&dir.path().join("c"), 2, ebb_identity::tls::Wire::default()).unwrap();
         (dir, cluster)
     }
 

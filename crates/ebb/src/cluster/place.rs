@@ -3,7 +3,7 @@
 use ebb_cli::admin;
 use ebb_cli::directory::ClusterDir;
 use ebb_power::PolicyKind;
-use ebb_types::{Credentials, HostName, Result};
+use ebb_types::{Credentials, Result};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{Op, Placement, SetDataset};
 
@@ -39,7 +39,7 @@ pub(super) async fn place_default(cluster: &ClusterDir, options: &UpOptions) -> 
         return Ok(None);
     };
     let said = format!("the default dataset has the layout {} {why}", placement.layout);
-    let client = admin::client(cluster, &HostName::new("client"), "cli").await?;
+    let client = admin::operator(cluster).await?;
     let set = SetDataset { dataset: 0, placement: Some(placement), ..SetDataset::default() };
     let done: Result<pb::MetaReply> = client.meta(&Credentials::root(), Op::SetDataset(set)).await;
     client.disconnect().await?;

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ebb_cli::admin;
 use ebb_cli::directory::ClusterDir;
 use ebb_cli::output::{Output, counted, human_bytes};
 use ebb_cli::process::{self, ProcessFile};
 use ebb_cli::verdict::Verdict;
 use ebb_runtime::Runtime;
-use ebb_types::{HostName, NodeId, Result, bail};
+use ebb_types::{HostName, NodeId, Result, Role, bail};
 use ebb_wire::pb;
 use serde_json::json;
 
@@ -49,6 +50,10 @@ pub async fn status(path: &Path, output: &Output) -> Result<Verdict> {
         output.print_json(&json!({
             "failures": answer.as_ref().map_or_else(|_| Vec::new(), |reply| reply.failures.iter().map(failure_json).collect()),
             "handoff": answer.as_ref().ok().and_then(|reply| reply.handoff.as_ref()).map(handoff_json),
+            "version": answer.as_ref().ok().map(|reply| reply.version),
+            "services": answer.as_ref().map_or_else(|_| Vec::new(), |reply| reply.services.iter().map(|service| json!({
+                "role": service.role, "host": service.host, "address": service.address,
+            })).collect()),
             "cluster_id": cluster.file.cluster, "serving": serving, "safe_start": safe_start,
             "metadata": metadata, "processes": processes, "troubles": troubles,
             "verdict": verdict.word(), "unreadable": unreadable.to_json(), "notices": notices, "gray": answer.as_ref().map_or_else(|_| Vec::new(), |reply| reply.nodes.iter().filter_map(gray_json).collect()),
@@ -95,11 +100,24 @@ pub async fn status(path: &Path, output: &Output) -> Result<Verdict> {
         if let Some(handoff) = &reply.handoff {
             handoff_lines(handoff).iter().for_each(|line| output.say(line));
         }
+        if reply.version < reply.version_newest {
+            output.say(&format!(
+                "version {} of {}: when all nodes run the new release, `ebb cluster raise-version` lets the cluster use it",
+                reply.version, reply.version_newest
+            ));
+        }
         troubles.iter().chain(&notices).for_each(|sentence| output.say(sentence));
     } else if let Err(error) = &answer {
         output.say(&format!("master: {error}"));
     }
     let mut table = ebb_cli::output::Table::new(&["ROLE", "NODE", "HOST", "PID", "ADDRESS", "STATE"]);
+    for service in answer.iter().flat_map(|reply| &reply.services) {
+        let is_own = |process: &ProcessFile| (&process.role, &process.host) == (&service.role, &service.host);
+        if !processes.iter().any(is_own) {
+            let (role, host, address) = (service.role.clone(), service.host.clone(), service.address.clone());
+            table.row(vec![role, String::new(), host, String::new(), address, "announced".to_owned()]);
+        }
+    }
     for process in processes {
         let place = process.mountpoint.as_ref().map_or(process.address.clone(), |path| path.display().to_string());
         table.row(vec![
@@ -230,7 +248,7 @@ fn handoff_lines(handoff: &pb::HandoffStatus) -> Vec<String> {
 /// The master's view.
 pub async fn ask(cluster: &ClusterDir) -> Result<pb::ClusterStatusReply> {
     let runtime = Runtime::real();
-    let connector = cluster.connector(&runtime, &HostName::new("client"), "cli");
+    let connector = cluster.connector(&runtime, &HostName::new(admin::HOST), Role::Operator)?;
     let master = cluster.masters()?.remove(0);
     connector.channel(&master).call(&pb::ClusterStatus {}, ASK).await
 }

@@ -8,10 +8,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use ebb_cli::directory::{ClusterDir, is_absent};
+use ebb_cli::host::{self, HostFile};
 use ebb_cli::output::{Output, counted};
 use ebb_cli::{admin, private, process};
 use ebb_client::SetAttr;
-use ebb_types::{Credentials, Error, HostName, InodeId, Result, bail};
+use ebb_identity::tls::Wire;
+use ebb_types::{Credentials, Error, HostName, InodeId, Result, Role, bail};
 use serde_json::json;
 
 use super::hosts::Host;
@@ -38,6 +40,8 @@ pub struct UpOptions {
     pub proxies: Option<u32>,
     /// Overrides how many MB per second repair may move to or from one node; 0: no limit.
     pub repair_mb_per_s: Option<u64>,
+    /// Overrides what connections carry.
+    pub wire: Option<Wire>,
 }
 
 impl UpOptions {
@@ -69,11 +73,19 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
             };
             // Two copies are one in each half of the localized storage nodes.
             let usual = if options.new.sub_racks.is_some() { 2 } else { 3 };
-            ClusterDir::create(path, options.replicas.unwrap_or(nodes.min(usual)))?
+            ClusterDir::create(path, options.replicas.unwrap_or(nodes.min(usual)), options.wire.unwrap_or_default())?
         }
         Err(error) => return Err(error),
     };
+    refuse_host(&cluster)?;
     let _lock = lock(&cluster)?;
+    if cluster.certify_old()? {
+        output
+            .say("the cluster was of a release without certificates: it has an authority now, and its secret is gone");
+    }
+    // Refused at once if others can read the keys.
+    cluster.keys().authority()?;
+    cluster.identity(&HostName::new(admin::HOST), Role::Operator)?;
     if let Some(mode) = cluster.narrow()? {
         let dir = cluster.path.display();
         output
@@ -113,6 +125,9 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
         cluster.file.session_ttl_ms = options.session_ttl_ms.unwrap_or(cluster.file.session_ttl_ms);
         cluster.file.proxies = options.proxies.unwrap_or(cluster.file.proxies);
         cluster.file.repair_mb_per_s = options.repair_mb_per_s.unwrap_or(cluster.file.repair_mb_per_s);
+        if let Some(wire) = options.wire {
+            cluster.set_wire(wire);
+        }
         cluster.save()?;
     } else {
         // The running processes know the master by its address and the times it was started with: both stay.
@@ -137,6 +152,19 @@ pub async fn up(path: &Path, options: &UpOptions, output: &Output) -> Result<()>
     Ok(())
 }
 
+/// `Invalid` on a host of a cluster on several hosts, whose processes are services of their own.
+fn refuse_host(cluster: &ClusterDir) -> Result<()> {
+    if HostFile::read(&cluster.path)?.is_none() {
+        return Ok(());
+    }
+    let (dir, file) = (cluster.path.display(), host::path(&cluster.path));
+    bail!(
+        Invalid,
+        "{dir} is of one host of a cluster ({}): start its services, as `systemctl start ebb-block` or `ebb block`",
+        file.display()
+    )
+}
+
 /// `Invalid` if the cluster has hosts beyond these sub-racks: which LSN serves which host is decided when they are made.
 fn check_sub_racks(cluster: &ClusterDir, known: &BTreeSet<Host>, count: SubRackCount) -> Result<()> {
     let wanted = hosts::of_sub_racks(count);
@@ -159,7 +187,7 @@ async fn own_root(cluster: &ClusterDir) -> Result<()> {
     if own.is_root() {
         return Ok(());
     }
-    let client = admin::client(cluster, &HostName::new("client"), "cli").await?;
+    let client = admin::operator(cluster).await?;
     let root = client.get_attr(&Credentials::root(), InodeId::ROOT).await?;
     if root.uid != Credentials::root().uid || root.ctime != root.btime {
         return client.disconnect().await;
@@ -215,6 +243,7 @@ fn report(cluster: &ClusterDir, parts: &[&Part], nodes: usize, output: &Output, 
 
 /// Starts a node that this cluster has not had, with its worker. Returns its host.
 pub fn add_node(cluster: &ClusterDir, rack: &str, volumes: u32) -> Result<String> {
+    refuse_host(cluster)?;
     let _lock = lock(cluster)?;
     let known = hosts::known(cluster);
     let count = known.len() + 1;
@@ -227,6 +256,7 @@ pub fn add_node(cluster: &ClusterDir, rack: &str, volumes: u32) -> Result<String
 
 /// Starts a localized storage node that this cluster has not had, and hosts without volumes that it serves. Returns their hosts.
 pub fn add_sub_rack(cluster: &ClusterDir, rack: &str, volumes: u32, hosts: u32) -> Result<Vec<String>> {
+    refuse_host(cluster)?;
     let _lock = lock(cluster)?;
     let (lsn, hosts) = hosts::new_sub_rack(cluster, hosts);
     let serves_hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
@@ -273,7 +303,7 @@ fn check(options: &UpOptions) -> Result<()> {
 }
 
 /// A directory with other things in it is not ours to fill. A new file system has a directory of its own.
-fn refuse_foreign_directory(path: &Path) -> Result<()> {
+pub fn refuse_foreign_directory(path: &Path) -> Result<()> {
     match fs::read_dir(path) {
         Ok(entries) => {
             if entries.flatten().any(|entry| entry.file_name() != "lost+found") {

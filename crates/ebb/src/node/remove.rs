@@ -3,7 +3,8 @@
 use ebb_cli::directory::ClusterDir;
 use ebb_cli::process::{self, ProcessFile};
 use ebb_cli::{Context, admin};
-use ebb_types::{HostName, Result};
+use ebb_rpc::Channel;
+use ebb_types::{HostName, Result, Role};
 use ebb_wire::pb;
 use serde_json::json;
 
@@ -39,6 +40,9 @@ pub async fn run(context: &Context, name: &str) -> Result<()> {
             "n{id} is drained and stopped, and still belongs to the cluster; `ebb node start n{id}` starts it"
         )));
     }
+    if is_own {
+        withdraw(&cluster, &master, &host).await?;
+    }
     let kept = aside.map(|path| path.display().to_string());
     let mut sentence = format!("n{id} ({host}) has left the cluster");
     if let Some(kept) = &kept {
@@ -56,4 +60,15 @@ async fn leave(cluster: &ClusterDir, host: &HostName) -> Result<Option<std::path
         stop::end(&process).await?;
     }
     hosts::set_aside(cluster, host)
+}
+
+/// A host without a node has no business in the cluster as one: its keys may be on a disk that is sold.
+async fn withdraw(cluster: &ClusterDir, master: &Channel, host: &HostName) -> Result<()> {
+    for role in [Role::Block, Role::Worker] {
+        let name = role.name().to_owned();
+        let revocation = pb::Revocation { role: name, host: host.as_str().to_owned(), ..Default::default() };
+        master.call(&pb::RevokeIdentities { revocation: Some(revocation) }, admin::ASK).await?;
+        cluster.keys().forget(role, host)?;
+    }
+    Ok(())
 }

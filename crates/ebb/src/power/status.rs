@@ -42,10 +42,7 @@ pub async fn follow(context: &Context) -> Result<()> {
     let mut before = 0;
     loop {
         // The manager may be away for a while: its last plan goes on.
-        let status = match context.cluster().and_then(|cluster| admin::power_manager(&cluster)) {
-            Ok(manager) => manager.call(&pb::PowerStatus {}, admin::ASK).await,
-            Err(error) => Err(error),
-        };
+        let status = ask(context).await;
         let mut shown = match &status {
             Ok(status) if context.output.json() => vec![to_json(status).to_string()],
             Ok(status) => lines(status),
@@ -59,6 +56,11 @@ pub async fn follow(context: &Context) -> Result<()> {
         before = shown.len();
         tokio::time::sleep(LOOK).await;
     }
+}
+
+async fn ask(context: &Context) -> Result<pb::PowerStatusReply> {
+    let manager = admin::power_manager(&context.cluster()?).await?;
+    manager.call(&pb::PowerStatus {}, admin::ASK).await
 }
 
 /// The state as people and scripts read it.

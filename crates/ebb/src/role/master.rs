@@ -1,27 +1,33 @@
 //! `ebb master`.
 
 use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use ebb_cli::Context;
 use ebb_cli::directory::ClusterDir;
+use ebb_cli::host::{HostFile, Place, ports};
 use ebb_cli::process::{self, ProcessFile};
 use ebb_master::accept;
 use ebb_master::options::Options;
 use ebb_master::service::Master;
 use ebb_proxy::{Hosted, ProxyOptions, Sessions};
 use ebb_runtime::Runtime;
-use ebb_types::{HostName, NodeId, Result, bail, err};
+use ebb_types::{HostName, NodeId, Result, Role, bail, err};
 use serde_json::json;
 
-use super::wait_for_end;
+use super::{Listening, OwnHost, ready, wait_for_end};
 
 /// The master's own declared host: no block server's, so that talk with it counts as network.
 const HOST: &str = "master";
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct MasterArgs {
+    #[command(flatten)]
+    listening: Listening,
     /// Decision to record; without one, the master runs.
     #[command(subcommand)]
     pub command: Option<MasterCommand>,
@@ -45,7 +51,7 @@ pub enum MasterCommand {
 pub async fn run(context: &Context, args: MasterArgs) -> Result<()> {
     match args.command {
         Some(MasterCommand::AcceptLoss { without }) => accept_loss(context, &without).await,
-        None => serve(context).await,
+        None => serve(context, args.listening).await,
     }
 }
 
@@ -73,12 +79,18 @@ async fn accept_loss(context: &Context, without: &[String]) -> Result<()> {
     Ok(())
 }
 
-async fn serve(context: &Context) -> Result<()> {
+async fn serve(context: &Context, listening: Listening) -> Result<()> {
     ebb_runtime::real::memory::give_back_unused();
     let cluster = context.cluster()?;
     let host = HostName::new(HOST);
-    let mut options =
-        Options::new(cluster.path.join("master"), cluster.masters()?.remove(0), cluster.identity(&host, "master"));
+    let own = OwnHost::read(&cluster)?;
+    let known = cluster.masters()?.remove(0);
+    // Others know it by `cluster.toml`; it may bind another address, such as all networks.
+    let place = listening.over(own.file.master.clone());
+    let listen = if place.listen.is_some() { place.listen() } else { &known };
+    let identity = cluster.identity(&host, Role::Master)?;
+    let mut options = Options::new(cluster.path.join("master"), listen, identity);
+    options.authority = cluster.keys().authority()?.map(Arc::new);
     options.default_replicas = cluster.file.replicas;
     options.dead_time = Duration::from_millis(cluster.file.dead_after_ms);
     options.suspect_time = options.suspect_time.min(options.dead_time / 2);
@@ -90,10 +102,11 @@ async fn serve(context: &Context) -> Result<()> {
     let runtime = Runtime::real();
     let hosts_proxy = options.hosts_proxy;
     let master = Master::start(runtime.clone(), options).await?;
-    let proxy = hosts_proxy.then(|| Hosted::start(&runtime, proxy_options(&cluster, &master)));
+    let proxy =
+        if hosts_proxy { Some(Hosted::start(&runtime, proxy_options(&cluster, &own, &master, &known)?)) } else { None };
     let mut file = ProcessFile::of_this_process(&cluster, "master", "master", HOST);
     file.address = master.address().to_owned();
-    let _registration = file.write(&cluster)?;
+    let _registration = ready(&file, &cluster)?;
     tokio::select! {
         biased;
         failed = master.failed() => return failed,
@@ -109,9 +122,53 @@ async fn serve(context: &Context) -> Result<()> {
 }
 
 /// The only proxy lives in the master's process, beside its address; it reports its port to the master.
-fn proxy_options(cluster: &ClusterDir, master: &Master) -> ProxyOptions {
-    let address = master.address();
-    let ip = address.rsplit_once(':').map_or("127.0.0.1", |(ip, _)| ip);
-    let identity = cluster.identity(&HostName::new(HOST), "proxy");
-    ProxyOptions::new(identity, vec![address.to_owned()], format!("{ip}:0"), Sessions::new(master.living()))
+fn proxy_options(cluster: &ClusterDir, own: &OwnHost, master: &Master, known: &str) -> Result<ProxyOptions> {
+    let place = proxy_place(&own.file, master.address(), known);
+    let identity = cluster.identity(&HostName::new(HOST), Role::Proxy)?;
+    // It is on the master's own machine, where each of its addresses leads to it.
+    let (masters, sessions) = (vec![reachable_here(master.address())], Sessions::new(master.living()));
+    let mut options = ProxyOptions::new(identity, masters, place.listen(), sessions);
+    options.advertise = place.told()?;
+    Ok(options)
+}
+
+/// Where that proxy serves: as `host.toml` says, or beside the master. On a host of its own it has a port that firewalls know.
+fn proxy_place(file: &HostFile, bound: &str, known: &str) -> Place {
+    let host_of =
+        |address: &str| address.rsplit_once(':').map_or_else(|| address.to_owned(), |(host, _)| host.to_owned());
+    let beside = |address: &str, port: u16| Some(format!("{}:{port}", host_of(address)));
+    match (&file.proxy, &file.master) {
+        (Some(place), _) => place.clone(),
+        (None, Some(_)) => Place { listen: beside(bound, ports::PROXY), advertise: beside(known, ports::PROXY) },
+        (None, None) => Place { listen: beside(bound, 0), advertise: None },
+    }
+}
+
+/// An address at which a process of this machine reaches what is bound to `address`.
+fn reachable_here(address: &str) -> String {
+    match address.parse::<SocketAddr>() {
+        Ok(bound) if bound.ip().is_unspecified() => {
+            let loopback: IpAddr =
+                if bound.is_ipv6() { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() };
+            SocketAddr::new(loopback, bound.port()).to_string()
+        }
+        _ => address.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_proxy_in_the_masters_process_is_reached_as_the_master_is() {
+        let alone = proxy_place(&HostFile::default(), "127.0.0.1:7000", "127.0.0.1:7000");
+        assert_eq!((alone.listen(), alone.advertise.as_deref()), ("127.0.0.1:0", None));
+        let several = HostFile { master: Some(Place::default()), ..HostFile::default() };
+        let place = proxy_place(&several, "[::]:7000", "m.example.org:7000");
+        assert_eq!((place.listen(), place.advertise.as_deref()), ("[::]:7003", Some("m.example.org:7003")));
+        assert_eq!(reachable_here("[::]:7000"), "[::1]:7000");
+        assert_eq!(reachable_here("0.0.0.0:7000"), "127.0.0.1:7000");
+        assert_eq!(reachable_here("10.0.0.1:7000"), "10.0.0.1:7000");
+    }
 }

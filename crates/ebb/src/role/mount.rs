@@ -12,10 +12,10 @@ use ebb_cli::units::ByteSize;
 use ebb_cli::{Context, admin};
 use ebb_client::{Client, Unit};
 use ebb_runtime::Runtime;
-use ebb_types::{Error, HostName, Prefetch, Result};
+use ebb_types::{Error, HostName, Prefetch, Result, Role};
 use serde_json::json;
 
-use super::wait_for_end;
+use super::{OwnHost, ready, wait_for_end};
 use crate::cluster::start;
 
 /// Time for a mount to appear.
@@ -25,9 +25,10 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct MountArgs {
     /// Mount point: a directory. Its own entries are hidden while the file system is mounted there.
     mountpoint: PathBuf,
-    /// Declared host of this client. Replicas on this host count as nearest, and first copies go there.
-    #[arg(long, default_value = "client")]
-    host: String,
+    /// Declared host of this client. Replicas on this host count as nearest, and first copies go there [default: as host.toml
+    /// says, or client].
+    #[arg(long)]
+    host: Option<String>,
     /// Refuse all changes.
     #[arg(long)]
     read_only: bool,
@@ -80,8 +81,9 @@ pub async fn run(context: &Context, args: MountArgs) -> Result<()> {
     }
     cluster.masters()?;
     let hidden = std::fs::read_dir(&mountpoint).map_or(0, Iterator::count) as u64;
+    let host = args.host(&cluster)?;
     let mut arguments: Vec<OsString> =
-        ["mount", "--foreground", "--name", &name, "--host", &args.host].map(OsString::from).to_vec();
+        ["mount", "--foreground", "--name", &name, "--host", host.as_str()].map(OsString::from).to_vec();
     for (is_set, option) in [(args.read_only, "--read-only"), (args.suid, "--suid"), (args.dev, "--dev")] {
         if is_set {
             arguments.push(option.into());
@@ -105,6 +107,11 @@ fn counted_entries(count: u64) -> String {
 }
 
 impl MountArgs {
+    fn host(&self, cluster: &ClusterDir) -> Result<HostName> {
+        let own = OwnHost::read(cluster)?;
+        Ok(self.host.clone().map_or_else(|| own.name_or(admin::HOST), HostName::new))
+    }
+
     /// Arguments about the client for the process in the background.
     fn client_arguments(&self) -> Vec<OsString> {
         let prefetch = self.prefetch.map(|setting| ["--prefetch".into(), setting.to_string()]);
@@ -118,7 +125,7 @@ impl MountArgs {
     }
 
     async fn client(&self, cluster: &ClusterDir, host: &HostName) -> Result<Client> {
-        let mut options = admin::client_options(cluster, host, "mount")?;
+        let mut options = admin::client_options(cluster, host, Role::Mount)?;
         options.prefetch = self.prefetch;
         options.direct_bytes_min = if self.direct_min.0 == 0 { u64::MAX } else { self.direct_min.0 };
         if let Some(ByteSize(bytes)) = self.read_cache {
@@ -128,13 +135,13 @@ impl MountArgs {
             options.unit = Unit::Blocks;
         }
         let runtime = Runtime::real();
-        let connector = cluster.connector(&runtime, host, "mount");
+        let connector = cluster.connector(&runtime, host, Role::Mount)?;
         Client::connect(runtime, connector, options).await
     }
 }
 
 async fn serve(cluster: &ClusterDir, args: &MountArgs, name: &str, mountpoint: &Path) -> Result<()> {
-    let host = HostName::new(args.host.clone());
+    let host = args.host(cluster)?;
     let client = args.client(cluster, &host).await?;
     let options = ebb_fuse::MountOptions {
         read_only: args.read_only,
@@ -145,7 +152,7 @@ async fn serve(cluster: &ClusterDir, args: &MountArgs, name: &str, mountpoint: &
     let mount = ebb_fuse::mount(&Runtime::real(), client, options, mountpoint).await?;
     let mut file = ProcessFile::of_this_process(cluster, name, "mount", host.as_str());
     file.mountpoint = Some(mountpoint.to_owned());
-    let _registration = file.write(cluster)?;
+    let _registration = ready(&file, cluster)?;
     tokio::select! {
         biased;
         ended = mount.wait() => ended?,

@@ -7,16 +7,15 @@ use std::time::Duration;
 
 use clap::Args;
 use ebb_cli::directory::ClusterDir;
-use ebb_cli::process::ProcessFile;
 use ebb_cli::{Context, admin};
 use ebb_power_drivers::{DryRun, Freeze, Ipmi, PowerDriver, Redfish, Suspend};
 use ebb_power_manager::client::{self, Nodes};
 use ebb_runtime::Runtime;
-use ebb_types::{HostName, NodeId, Result, bail};
+use ebb_types::{NodeId, Result, Role, bail};
 
 use self::config::{ClientFile, Kind};
 use self::nodes::{OwnMachine, Registered};
-use super::wait_for_end;
+use super::{Listening, OwnHost, Service, wait_for_end};
 
 mod config;
 mod nodes;
@@ -34,9 +33,8 @@ pub struct PowerClientArgs {
     /// file, processes are frozen.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Address to listen on, as `ip:port`; port 0 selects any free port.
-    #[arg(long, default_value = "127.0.0.1:0")]
-    listen: String,
+    #[command(flatten)]
+    listening: Listening,
 }
 
 /// Keeps the nodes to the power plans until it is asked to end; then all are woken.
@@ -44,11 +42,10 @@ pub async fn run(context: &Context, args: PowerClientArgs) -> Result<()> {
     let cluster = context.cluster()?;
     let runtime = Runtime::real();
     let file = ClientFile::read(&args.config.unwrap_or_else(|| cluster.path.join("power/client.toml")))?;
-    let listener = runtime.listen(&args.listen).await?;
-    let mut process = ProcessFile::of_this_process(&cluster, NAME, NAME, HOST);
-    process.address = listener.address();
-    let _registration = process.write(&cluster)?;
-    let identity = cluster.identity(&HostName::new(HOST), NAME);
+    let own = OwnHost::read(&cluster)?;
+    let (host, place) = (own.name_or(HOST), args.listening.over(own.file.power_client));
+    let serving = Service::start(&runtime, &cluster, Role::PowerClient, host, &place).await?;
+    let Service { listener, identity, registration: _registration } = serving;
     let master = cluster.masters()?.remove(0);
     let stop = async {
         match wait_for_end().await {

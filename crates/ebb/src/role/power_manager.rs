@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use clap::Args;
 use ebb_cli::Context;
-use ebb_cli::directory::ClusterDir;
-use ebb_cli::process::{self, ProcessFile};
 use ebb_cli::units::Span;
 use ebb_power::PolicyKind;
 use ebb_power_manager::manager::{self, ManagerOptions};
 use ebb_power_manager::settings::Settings;
+use ebb_rpc::{Connector, Counters, Identity};
 use ebb_runtime::Runtime;
-use ebb_types::{HostName, Result};
+use ebb_types::{Result, Role};
+use ebb_wire::pb;
+use parking_lot::Mutex;
 
-use super::wait_for_end;
+use super::{Listening, OwnHost, Service, wait_for_end};
 
 /// The always-on node that it stands on, beside the master.
 const HOST: &str = "master";
@@ -25,9 +26,8 @@ pub const NAME: &str = ebb_cli::admin::POWER_MANAGER;
 pub struct PowerManagerArgs {
     #[command(flatten)]
     figures: PowerFigures,
-    /// Address to listen on, as `ip:port`; port 0 selects any free port.
-    #[arg(long, default_value = "127.0.0.1:0")]
-    listen: String,
+    #[command(flatten)]
+    listening: Listening,
 }
 
 /// Settings of a power manager; settings that are left out are as before, or as in [`Settings::new`].
@@ -131,17 +131,13 @@ pub async fn run(context: &Context, args: PowerManagerArgs) -> Result<()> {
     if settings != before {
         settings.write(&runtime, &dir).await?;
     }
-    let listener = runtime.listen(&args.listen).await?;
-    let mut file = ProcessFile::of_this_process(&cluster, NAME, NAME, HOST);
-    file.address = listener.address();
-    let _registration = file.write(&cluster)?;
-    let options = ManagerOptions {
-        dir,
-        fresh,
-        master: cluster.masters()?.remove(0),
-        power_client: client_address(cluster.clone()),
-    };
-    let identity = cluster.identity(&HostName::new(HOST), NAME);
+    let own = OwnHost::read(&cluster)?;
+    let (host, place) = (own.name_or(HOST), args.listening.over(own.file.power_manager));
+    let serving = Service::start(&runtime, &cluster, Role::PowerManager, host, &place).await?;
+    let Service { listener, identity, registration: _registration } = serving;
+    let master = cluster.masters()?.remove(0);
+    let power_client = follow_power_client(&runtime, &identity, master.clone());
+    let options = ManagerOptions { dir, fresh, master, power_client };
     tokio::select! {
         biased;
         ended = manager::run(runtime, listener, identity, options) => ended,
@@ -152,11 +148,26 @@ pub async fn run(context: &Context, args: PowerManagerArgs) -> Result<()> {
     }
 }
 
-/// Where the power client is reached: it may start later, and again.
-fn client_address(cluster: ClusterDir) -> Arc<dyn Fn() -> Option<String> + Send + Sync> {
-    Arc::new(move || {
-        let all = process::list(&cluster).ok()?;
-        let client = all.into_iter().find(|process| process.role == super::power_client::NAME);
-        client.filter(ProcessFile::is_running).map(|process| process.address)
-    })
+/// How often the master is asked where the power client is.
+const SEEK: Duration = Duration::from_secs(2);
+
+/// Where the power client is reached, as it told the master: it may start later, and again elsewhere.
+fn follow_power_client(
+    runtime: &Runtime,
+    identity: &Identity,
+    master: String,
+) -> Arc<dyn Fn() -> Option<String> + Send + Sync> {
+    let known = Arc::new(Mutex::new(None));
+    let master = Connector::new(runtime.clone(), identity.clone(), Counters::default()).channel(&master);
+    let (pause, found) = (runtime.clone(), Arc::clone(&known));
+    runtime.spawn("seek the power client", async move {
+        loop {
+            if let Ok(reply) = master.call(&pb::ClusterStatus {}, SEEK * 5).await {
+                let client = reply.services.into_iter().find(|service| service.role == Role::PowerClient.name());
+                *found.lock() = client.map(|service| service.address);
+            }
+            pause.sleep(SEEK).await;
+        }
+    });
+    Arc::new(move || known.lock().clone())
 }

@@ -5,19 +5,18 @@ use ebb_cli::Context;
 use ebb_cli::process::ProcessFile;
 use ebb_proxy::{Proxy, ProxyOptions};
 use ebb_runtime::Runtime;
-use ebb_types::{HostName, Result, bail};
+use ebb_types::{Result, Role, bail};
 
-use super::wait_for_end;
+use super::{Listening, OwnHost, ready, wait_for_end};
 
 #[derive(Debug, Args)]
 pub struct ProxyArgs {
     /// Name of the proxy in the cluster, which it keeps over restarts. Files are assigned to proxies by these names.
-    /// The name is also the declared host of the proxy, which is no node that sleeps.
+    /// The name is also the declared host of the proxy, which is no node that sleeps [default: the host of host.toml].
     #[arg(long)]
-    name: String,
-    /// Address to listen on, as `ip:port`; port 0 selects any free port.
-    #[arg(long, default_value = "127.0.0.1:0")]
-    listen: String,
+    name: Option<String>,
+    #[command(flatten)]
+    listening: Listening,
 }
 
 /// Serves until it is asked to end.
@@ -30,12 +29,16 @@ pub async fn run(context: &Context, args: ProxyArgs) -> Result<()> {
             "the proxy of this cluster is in its master's process: `ebb cluster down`, then `ebb cluster up --proxies N`"
         );
     }
-    let identity = cluster.identity(&HostName::new(&args.name), "proxy");
-    let options = ProxyOptions::apart(identity, cluster.masters()?, args.listen, &args.name);
+    let own = OwnHost::read(&cluster)?;
+    let host = own.name(args.name)?;
+    let (name, place) = (host.as_str(), args.listening.over(own.file.proxy));
+    let identity = cluster.identity(&host, Role::Proxy)?;
+    let mut options = ProxyOptions::apart(identity, cluster.masters()?, place.listen(), name);
+    options.advertise = place.told()?;
     let proxy = Proxy::start(Runtime::real(), options).await?;
-    let mut file = ProcessFile::of_this_process(&cluster, &args.name, "proxy", &args.name);
+    let mut file = ProcessFile::of_this_process(&cluster, name, "proxy", name);
     file.address = proxy.address().to_owned();
-    let _registration = file.write(&cluster)?;
+    let _registration = ready(&file, &cluster)?;
     tracing::info!(signal = wait_for_end().await?, "stopping");
     if let Err(error) = proxy.stop().await {
         tracing::warn!(%error, "files that several clients use are left to recovery");

@@ -54,7 +54,7 @@ impl Foretold {
 }
 
 async fn ask(context: &Context) -> Result<pb::PowerStatusReply> {
-    admin::power_manager(&context.cluster()?)?.call(&pb::PowerStatus {}, ASK).await
+    admin::power_manager(&context.cluster()?).await?.call(&pb::PowerStatus {}, ASK).await
 }
 
 #[cfg(test)]

@@ -253,12 +253,13 @@ fn everything_of_a_cluster_is_for_its_owner_alone() {
     for directory in ["", "master", "nodes/h1", "nodes/h1/volume-1"] {
         widen(&cluster.dir().join(directory), 0o755);
     }
-    let secret = cluster.dir().join("secret");
-    widen(&secret, 0o640);
-    let refused = cluster.ebb(&["cluster", "up", "--nodes", "3"]);
-    assert_eq!(refused.code, 3, "{}", refused.err);
-    assert!(refused.err.contains("has mode 0640") && refused.err.contains("chmod 600"), "{}", refused.err);
-    widen(&secret, 0o600);
+    for key in ["authority.pem", "identities/operator.pem"].map(|name| cluster.dir().join(name)) {
+        widen(&key, 0o640);
+        let refused = cluster.ebb(&["cluster", "up", "--nodes", "3"]);
+        assert_eq!(refused.code, 3, "{}", refused.err);
+        assert!(refused.err.contains("has mode 0640") && refused.err.contains("chmod 600"), "{}", refused.err);
+        widen(&key, 0o600);
+    }
     let printed = cluster.ok(&["cluster", "up", "--nodes", "3"]);
     assert!(printed.contains("had mode 0755, now 0700"), "{printed}");
     check("when it has been narrowed");

@@ -170,7 +170,12 @@ fn members(volumes: &[u64]) -> Vec<pb::Member> {
 /// Commands that each do something, from an empty state on.
 fn write_history() -> Writer {
     let mut writer = Writer { now_ns: 1_000_000_000, ..Writer::default() };
-    writer.apply(Change::InitCluster(pb::InitCluster { cluster: 7, default_replicas: 2, extra_share_percent: 10 }));
+    writer.apply(Change::InitCluster(pb::InitCluster {
+        cluster: 7,
+        default_replicas: 2,
+        extra_share_percent: 10,
+        version: ebb_meta::version::NEWEST,
+    }));
     for host in ["h1", "h2"] {
         writer.apply(Change::OpenSession(pb::OpenSessionCommand {
             host: host.into(),

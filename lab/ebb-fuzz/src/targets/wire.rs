@@ -40,18 +40,14 @@ pub(super) const HELLO: Target = Target {
     decode: |bytes| {
         let bytes = &bytes[..bytes.len().min(HANDSHAKE_LEN_MAX)];
         let hello = pb::ClientHello::decode(bytes).is_ok() | pb::ServerHello::decode(bytes).is_ok();
-        let end = pb::ClientProof::decode(bytes).is_ok() | pb::Welcome::decode(bytes).is_ok();
-        hello | end | pb::Failure::decode(bytes).map(ebb_types::Error::from).is_ok()
+        hello | pb::Failure::decode(bytes).map(ebb_types::Error::from).is_ok()
     },
     samples: || {
-        let (host, role, nonce) = ("h1".to_owned(), "mount".to_owned(), vec![7; 32]);
-        let client =
-            pb::ClientHello { protocol: 1, cluster: 5, host: host.clone(), role: role.clone(), nonce: nonce.clone() };
-        let server =
-            pb::ServerHello { protocol: 1, cluster: 5, host, role, nonce: nonce.clone(), proof: nonce.clone() };
-        let proof = pb::ClientProof { proof: nonce };
+        let (host, role) = ("h1".to_owned(), "mount".to_owned());
+        let server = pb::ServerHello { protocol: 2, cluster: 5, host: host.clone(), role: role.clone() };
+        let client = pb::ClientHello { protocol: 3, oldest_protocol: 2, cluster: 5, host, role };
         let failure = pb::Failure { kind: 3, detail: "no".to_owned() };
-        vec![client.encode_to_vec(), server.encode_to_vec(), proof.encode_to_vec(), failure.encode_to_vec()]
+        vec![client.encode_to_vec(), server.encode_to_vec(), failure.encode_to_vec()]
     },
     repair: nothing,
 };

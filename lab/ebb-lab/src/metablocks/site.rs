@@ -9,7 +9,7 @@ use ebb_cli::directory::ClusterDir;
 use ebb_client::{Access, Client, ClientOptions, Created, NewFile, NewName};
 use ebb_figures::metablocks::{SETTINGS, Setting};
 use ebb_runtime::Runtime;
-use ebb_types::{Credentials, ErrorKind, HostName, InodeId, Prefetch, Result, bail, err};
+use ebb_types::{Credentials, ErrorKind, HostName, InodeId, Prefetch, Result, Role, bail, err};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{CreateDataset, Op, SetDataset};
 use ebb_worker::Pattern;
@@ -55,12 +55,12 @@ pub struct Made {
 impl Site {
     /// Makes a dataset for each setting.
     pub async fn make(cluster: ClusterDir, size: u64) -> Result<Self> {
-        let workers = admin::workers(&cluster)?;
+        let workers = admin::workers(&cluster).await?;
         if workers.is_empty() {
             bail!(Unavailable, "no worker runs here: `ebb cluster up` starts one on each host");
         }
         let runtime = Runtime::real();
-        let client = admin::client(&cluster, &HostName::new(HOST), "lab").await?;
+        let client = admin::client(&cluster, &HostName::new(HOST), Role::Operator).await?;
         let root = Credentials::root();
         let made = client
             .make_dir(&root, NewName { parent: InodeId::ROOT, name: DIRECTORY.as_bytes(), mode: 0o755, umask: 0 })
@@ -114,10 +114,11 @@ impl Site {
     /// A client with an empty cache.
     pub async fn client(&self, change: impl FnOnce(&mut ClientOptions)) -> Result<Client> {
         let host = HostName::new(HOST);
-        let mut options = admin::client_options(&self.cluster, &host, "lab")?;
+        let mut options = admin::client_options(&self.cluster, &host, Role::Operator)?;
         options.read_cache_bytes = CACHE_BYTES;
         change(&mut options);
-        Client::connect(self.runtime.clone(), self.cluster.connector(&self.runtime, &host, "lab"), options).await
+        Client::connect(self.runtime.clone(), self.cluster.connector(&self.runtime, &host, Role::Operator)?, options)
+            .await
     }
 
     /// The shared client, for work that is not measured.

@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use ebb_runtime::SeededBug;
+use ebb_types::deadlines::WRITE_DEADLINE;
 
 use super::cluster::good;
 use crate::VirtualOptions;
@@ -40,10 +41,14 @@ fn slow_links_delay_writers_for_a_while_and_are_used_again_when_they_are_well() 
 
 #[test]
 fn where_nothing_or_everything_is_slow_nothing_is_gray() {
-    for (seed, slow) in [(0, Slow::Nothing), (1, Slow::AllDisks(500.0)), (2, Slow::Disk(20.0))] {
+    let everything = Slow::AllDisks(500.0);
+    for (seed, slow) in [(0, Slow::Nothing), (0, everything), (1, everything), (2, everything), (2, Slow::Disk(20.0))] {
         let report = run(seed, slow, None);
         let called: Vec<_> = report.violations.iter().filter(|found| found.detail.contains("is called gray")).collect();
-        assert!(called.is_empty() && report.replaced == 0, "{slow:?}: {report:?}");
+        assert!(called.is_empty(), "{slow:?}: {report:?}");
+        // A disk that is 500 times slower, and that many files meet on, passes the deadline of a write. This is no judgement.
+        let has_waited = report.longest.iter().max() >= Some(&WRITE_DEADLINE);
+        assert_eq!(report.replaced > 0, has_waited, "{slow:?}: {report:?}");
     }
 }
 

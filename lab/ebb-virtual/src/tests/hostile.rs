@@ -10,7 +10,7 @@ use ebb_fuzz::mutate;
 use ebb_power::PolicyKind;
 use ebb_rpc::{Connector, Counters};
 use ebb_runtime::virt::{World, WorldOptions};
-use ebb_types::{Credentials, InodeId};
+use ebb_types::{Credentials, InodeId, Role};
 use ebb_wire::{Call, Message, Method, pb};
 
 use crate::cluster::identity;
@@ -39,9 +39,10 @@ fn rich() -> Vec<u8> {
     [write.encode_to_vec(), lists.encode_to_vec()].concat()
 }
 
+/// Processes of every role whose keys were stolen.
 struct Enemy {
-    connector: Connector,
-    addresses: Vec<String>,
+    connectors: BTreeMap<Role, Connector>,
+    addresses: Vec<(Role, String)>,
     dice: Dice,
     /// How many of each call.
     sent: BTreeMap<Method, usize>,
@@ -51,16 +52,24 @@ impl Enemy {
     /// Sends changed calls like this one.
     async fn send<C: Call>(&mut self, like: C) {
         let (sample, rich) = (like.encode_to_vec(), rich());
+        let callers: Vec<Role> = C::METHOD.callers().iter().collect();
+        let serve = |(role, _): &&(Role, String)| C::METHOD.servers().has(*role);
+        let addresses: Vec<String> = self.addresses.iter().filter(serve).map(|(_, address)| address.clone()).collect();
+        if addresses.is_empty() {
+            // No process of this cluster answers it.
+            return;
+        }
         for try_number in 0..TRIES {
             let mut bytes = sample.clone();
             for _ in 0..=self.dice.below(4) {
                 bytes = mutate::message(&bytes, &rich, &mut self.dice);
             }
             let Ok(call) = C::decode(&bytes[..]) else { continue };
-            let address = &self.addresses[try_number % self.addresses.len()];
+            let address = &addresses[try_number % addresses.len()];
+            let connector = &self.connectors[&callers[try_number % callers.len()]];
             let payload = if self.dice.one_in(3) { vec![Bytes::from(vec![1; self.dice.below(9)])] } else { Vec::new() };
             // Refused, answered, or late: all the same to an enemy.
-            let _ = self.connector.channel(address).call_with(&call, payload, PATIENCE).await;
+            let _ = connector.channel(address).call_with(&call, payload, PATIENCE).await;
             *self.sent.entry(C::METHOD).or_default() += 1;
         }
     }
@@ -83,17 +92,27 @@ fn services_survive_well_formed_calls_that_mean_harm() {
             client.write(made.handle, 0, Bytes::from(vec![5; 100_000])).await.unwrap();
             client.fsync(made.handle).await.unwrap();
             let status = cluster.cluster_status().await.unwrap();
-            let blocks = status.nodes.iter().map(|node| node.address.clone());
-            let others = [cluster.master_address(), cluster.proxy_address(), cluster.manager_address()];
+            let blocks = status.nodes.iter().map(|node| (Role::Block, node.address.clone()));
+            let others = [
+                (Role::Master, cluster.master_address()),
+                (Role::Proxy, cluster.proxy_address()),
+                (Role::PowerManager, cluster.manager_address()),
+            ];
             let runtime = world.process("enemy").runtime();
+            // On the hosts of those whose sessions and nodes there are.
+            let stolen = |role| {
+                let host = if role == Role::Block { &*status.nodes[0].host } else { "friend" };
+                Connector::new(runtime.clone(), identity(host, role), Counters::default())
+            };
             let mut enemy = Enemy {
-                connector: Connector::new(runtime, identity("enemy", "virtual"), Counters::default()),
+                connectors: Role::ALL.into_iter().map(|role| (role, stolen(role))).collect(),
                 addresses: blocks.chain(others).collect(),
                 dice: Dice::of_case("enemy", seed, 0),
                 sent: BTreeMap::new(),
             };
             call_everything(&mut enemy).await;
-            for method in Method::ALL {
+            let serves = |method: &Method| enemy.addresses.iter().any(|(role, _)| method.servers().has(*role));
+            for method in Method::ALL.iter().filter(|method| serves(method)) {
                 let sent = enemy.sent.get(method).copied().unwrap_or(0);
                 assert!(sent > TRIES / 8, "{sent} calls of {method:?} decode: that shows little");
             }
@@ -172,6 +191,15 @@ async fn call_everything(enemy: &mut Enemy) {
     enemy.send(pb::DropStaged::default()).await;
     enemy.send(pb::ShortCircuitTicket::default()).await;
     enemy.send(pb::RaftMessage::default()).await;
+    enemy.send(pb::InviteHost { roles: vec!["block".to_owned()], lifetime_s: 60, ..Default::default() }).await;
+    enemy.send(pb::JoinCluster { host: "h1".to_owned(), ..Default::default() }).await;
+    enemy.send(pb::RenewIdentity::default()).await;
+    let revocation = Some(pb::Revocation { role: "mount".to_owned(), ..Default::default() });
+    enemy.send(pb::RevokeIdentities { revocation }).await;
+    enemy.send(pb::DescribeTrust::default()).await;
+    enemy.send(pb::Announce { address: "h1:1".to_owned(), trust: 1 }).await;
+    enemy.send(pb::RaiseVersion { version: 2, force: true }).await;
+    enemy.send(pb::CallBack { address: "h1:1".to_owned() }).await;
     enemy.send(pb::ClusterStatus::default()).await;
     enemy.send(pb::DescribePower::default()).await;
     enemy.send(pb::PowerStatus::default()).await;

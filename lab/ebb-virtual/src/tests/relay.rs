@@ -8,7 +8,7 @@ use ebb_power::{PolicyKind, wall_ms};
 use ebb_rpc::{Connector, Counters};
 use ebb_runtime::Task;
 use ebb_runtime::virt::{Process, World, WorldOptions};
-use ebb_types::{Credentials, Error, ErrorKind, InodeId, NodeId, Result, SessionId};
+use ebb_types::{Credentials, Error, ErrorKind, InodeId, NodeId, Result, Role, SessionId};
 use ebb_wire::pb;
 use ebb_wire::pb::relay_call::Call;
 
@@ -198,7 +198,7 @@ fn a_held_request_is_carried_out_only_while_its_session_lives() {
         let proxy = cluster.proxy_address();
         let runtime = world.process("operator").runtime();
         let send = |call: pb::RelayCall| {
-            let connector = Connector::new(runtime.clone(), identity("operator", "virtual"), Counters::default());
+            let connector = Connector::new(runtime.clone(), identity("operator", Role::Operator), Counters::default());
             let channel = connector.channel(&proxy);
             runtime.spawn("send", async move { channel.call(&call, Duration::from_secs(8)).await })
         };

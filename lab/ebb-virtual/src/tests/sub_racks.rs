@@ -10,7 +10,7 @@ use ebb_client::{Access, Client, Handle, NewFile};
 use ebb_power::PolicyKind;
 use ebb_rpc::Counters;
 use ebb_runtime::virt::{DiskOptions, World, WorldOptions};
-use ebb_types::{Credentials, ErrorKind, HostName, InodeId, NodeId, RackName};
+use ebb_types::{Credentials, ErrorKind, HostName, InodeId, NodeId, RackName, Role};
 use ebb_wire::pb;
 use ebb_wire::pb::meta_op::{CreateDataset, GetMap, Op};
 
@@ -280,7 +280,7 @@ fn contradictory_declarations_are_refused() {
         let declare = async |host: &str, rack: &str, serves: &[&str]| {
             let process = world.process_on(host, &format!("second-{host}"));
             let mut options =
-                BlockOptions::new("/second".into(), identity(host, "block"), vec![cluster.master_address()]);
+                BlockOptions::new("/second".into(), identity(host, Role::Block), vec![cluster.master_address()]);
             options.listen = format!("{}:7900", process.ip());
             options.rack = RackName::new(rack);
             options.serves_hosts = serves.iter().map(|host| HostName::new(*host)).collect();

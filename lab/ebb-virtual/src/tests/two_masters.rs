@@ -9,7 +9,7 @@ use ebb_master::Master;
 use ebb_rpc::{Connector, Counters};
 use ebb_runtime::SeededBug;
 use ebb_runtime::virt::{Dice, Process, World, WorldOptions};
-use ebb_types::{ErrorKind, HostName, RackName, Result};
+use ebb_types::{ErrorKind, HostName, RackName, Result, Role};
 use ebb_wire::pb;
 
 use super::lineage::{PATIENCE, PAUSE, read, write};
@@ -71,7 +71,7 @@ impl Scene {
     async fn start_master(&self, side: usize) {
         let process = &self.sides[side].master;
         let runtime = if process.is_alive() { process.runtime() } else { process.restart() };
-        let options = ebb_master::Options::new(MASTER_DIR.into(), self.address(side), identity("master", "master"));
+        let options = ebb_master::Options::new(MASTER_DIR.into(), self.address(side), identity("master", Role::Master));
         let starting = runtime.clone();
         runtime.spawn("main", async move {
             let master = Master::start(starting, options).await.expect("a copy of a good log is good");
@@ -82,7 +82,7 @@ impl Scene {
 
     fn start_node(&self, node: &Process, masters: Vec<String>) {
         let runtime = node.restart();
-        let mut options = BlockOptions::new(BLOCK_DIR.into(), identity(node.host(), "block"), masters);
+        let mut options = BlockOptions::new(BLOCK_DIR.into(), identity(node.host(), Role::Block), masters);
         options.listen = format!("{}:7100", node.ip());
         // One without a rack is refused.
         options.rack = RackName::new("r1");
@@ -105,7 +105,7 @@ impl Scene {
         let inner = runtime.clone();
         let task = runtime.spawn("program", async move {
             let work = async {
-                let connector = Connector::new(inner.clone(), identity(&host, "virtual"), Counters::default());
+                let connector = Connector::new(inner.clone(), identity(&host, Role::Operator), Counters::default());
                 let options = ClientOptions::new(masters, HostName::new(&host), "virtual");
                 work(Client::connect(inner.clone(), connector, options).await?).await
             };
@@ -118,7 +118,7 @@ impl Scene {
 
     async fn status(&self, side: usize) -> pb::ClusterStatusReply {
         let runtime = self.world.process("operator").runtime();
-        let connector = Connector::new(runtime, identity("operator", "virtual"), Counters::default());
+        let connector = Connector::new(runtime, identity("operator", Role::Operator), Counters::default());
         connector.channel(&self.address(side)).call(&pb::ClusterStatus {}, PATIENCE).await.unwrap()
     }
 

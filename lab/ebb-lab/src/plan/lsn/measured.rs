@@ -6,7 +6,7 @@ use ebb_cli::{Context, admin};
 use ebb_rpc::Channel;
 use ebb_runtime::Runtime;
 use ebb_sim::measured::{Measured, MeasuredHost};
-use ebb_types::{HostName, Result, bail};
+use ebb_types::{HostName, Result, Role, bail};
 use ebb_wire::pb;
 
 /// The counters at one moment.
@@ -24,7 +24,7 @@ struct Reading {
 pub async fn measure(context: &Context, seconds: u64) -> Result<Measured> {
     let cluster = context.cluster()?;
     let (runtime, master) = (Runtime::real(), admin::master(&cluster)?);
-    let connector = cluster.connector(&runtime, &HostName::new("client"), "lab");
+    let connector = cluster.connector(&runtime, &HostName::new("client"), Role::Operator)?;
     let channel = |address: &str| connector.channel(address);
     let begun = runtime.now();
     let first = read(&master, channel).await?;
