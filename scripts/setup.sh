@@ -20,6 +20,14 @@ need bonnie++ bonnie++            # `ebb lab metablocks`
 need mkfs.xfs xfsprogs            # `cargo xtask powercut`
 need mkfs.ext4 e2fsprogs
 need mkfs.btrfs btrfs-progs       # tests/volumes
+need ip iproute2                  # tests/hosts
+need lintian lintian              # tests/packages
+need mandoc mandoc
+need man man-db
+need dpkg-shlibdeps dpkg-dev      # packaging/build.sh
+need strip binutils
+need zsh zsh                      # completions are tried in each shell
+need fish fish
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)    # the Redfish emulator of tests/power
 
 if [ "${#missing[@]}" -gt 0 ]; then
