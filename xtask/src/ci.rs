@@ -1,5 +1,6 @@
 //! The checks of CI: all of `verify`, then the suites on a real mount, the peers that switch power, a file system
-//! that compresses, some real software on a mount, a few power cuts, and the Hadoop connector.
+//! that compresses, the package, a cluster of hosts, some real software on a mount, a few power cuts, and the Hadoop
+//! connector.
 
 use crate::failure::Failure;
 use crate::step::{Step, run_all};
@@ -11,6 +12,10 @@ const SUITES: &str = "tests/posix/";
 const PEERS: &str = "tests/power/peers.sh";
 /// A file system that compresses.
 const COMPRESSION: &str = "tests/volumes/compression.sh";
+/// The Debian package: what is in it, and machines that it is installed on.
+const PACKAGES: &str = "tests/packages/run.sh";
+/// A cluster on five hosts that share nothing.
+const HOSTS: &str = "tests/hosts/run.sh";
 
 /// Everything. The suites run even when a check failed: one run shows all that is wrong.
 pub fn run() -> Vec<Failure> {
@@ -23,9 +28,10 @@ pub fn run() -> Vec<Failure> {
         failures.push(failure);
         return failures;
     }
-    let [peers, compression] = [PEERS, COMPRESSION].map(|script| root().join(script).display().to_string());
+    let others = [("peers", PEERS), ("compression", COMPRESSION), ("packages", PACKAGES), ("hosts", HOSTS)]
+        .map(|(name, script)| (name, root().join(script).display().to_string()));
     let suites = suites.iter().map(|script| Step::program("suite", &[script]));
-    let others = [Step::program("peers", &[&peers]), Step::program("compression", &[&compression])];
+    let others = others.iter().map(|(name, script)| Step::program(name, &[script]));
     let steps: Vec<Step> = suites.chain(others).collect();
     failures.extend(run_all(&steps));
     failures.extend([software::run(&software::SHORT), powercut::run_short()].into_iter().filter_map(Result::err));
