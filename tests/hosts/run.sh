@@ -3,14 +3,14 @@
 # client). Each has files, users, processes and a network card of its own, and nothing is shared. On each the Debian package is
 # installed; daemons run as its units say, and the cluster is made with tokens.
 #
-# Usage: tests/hosts/run.sh [SCENARIO...]    without one, all: make names bad-input killed partitioned drained attacks
+# Usage: tests/hosts/run.sh [SCENARIO...]    without one, all: make page names bad-input killed partitioned drained attacks
 # EBB_PACKAGE names a package that is there already; otherwise packaging/build.sh makes it.
 # It needs root. Where hosts cannot be made it says so, and ends with 0. Nothing is left when it ends, however it ends.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 repository=$(cd "$here/../.." && pwd)
-all=(make names bad-input killed partitioned drained attacks)
+all=(make page names bad-input killed partitioned drained attacks)
 
 skip() {
     echo "skipped hosts: $1"
@@ -77,7 +77,9 @@ fi
 shift 2
 [ $# -gt 0 ] || set -- "${all[@]}"
 cp "$file" /mnt/tools/ebb.deb
-cp "$here"/*.py /mnt/tools/
+cp "$here"/*.py "$repository/docs/operations.md" /mnt/tools/
+mkdir /mnt/tools/bin
+ln -s ../systemctl.py /mnt/tools/bin/systemctl
 cp -r "$repository/crates/ebb-wire" /mnt/tools/wire
 head -c 20000000 /dev/urandom >/mnt/tools/random
 sum=$(sha256sum </mnt/tools/random)

@@ -78,7 +78,7 @@ fn check_clock(own: WallTime, of_host: WallTime) -> Result<()> {
         return Ok(());
     }
     let side = if of_host.0 > own.0 { "ahead of" } else { "behind" };
-    let minutes = apart.as_secs() / 60;
+    let minutes = (apart.as_secs() + 30) / 60;
     bail!(
         Invalid,
         "this host's clock is {} h {} min {side} the master's: set the one that is wrong, and join again",
