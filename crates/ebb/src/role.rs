@@ -20,8 +20,8 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Where a daemon listens.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Listening {
-    /// Address to listen on, as ip:port or [ip]:port; 0.0.0.0 and [::] are all networks, and port 0 is any free port [default:
-    /// as host.toml says, or any port of 127.0.0.1].
+    /// Address to listen on, as `ip:port` or `[ip]:port`; `0.0.0.0` and `[::]` are all networks, and port 0 is any free port
+    /// [default: as host.toml says, or any port of 127.0.0.1].
     #[arg(long, value_name = "IP:PORT")]
     listen: Option<String>,
     /// Address at which others reach it, as ip:port or name:port [default: as host.toml says, or that of --listen].

@@ -68,7 +68,7 @@ fn a_program_asks_for_what_its_user_may_see() {
         let inode = secret.raw();
         let questions = || {
             [
-                Op::GetAttr(meta_op::GetAttr { inode, ..Default::default() }),
+                Op::GetAttr(meta_op::GetAttr { inode }),
                 Op::GetMap(meta_op::GetMap { inode, ..Default::default() }),
                 Op::ListXattr(meta_op::ListXattr { inode }),
             ]

@@ -13,10 +13,10 @@ use serde_json::json;
 /// Options of `ebb cluster init`.
 #[derive(Debug, Args)]
 pub struct InitArgs {
-    /// Address of the master, as all hosts reach it: ip:port, [ip]:port for IPv6, or name:port.
+    /// Address of the master, as all hosts reach it: `ip:port`, `[ip]:port` for IPv6, or `name:port`.
     #[arg(long, value_name = "HOST:PORT")]
     master: String,
-    /// Address that the master listens on here, as ip:port [default: that of --master; if it is a name, all networks].
+    /// Address that the master listens on here, as `ip:port` [default: that of --master; if it is a name, all networks].
     #[arg(long, value_name = "IP:PORT")]
     listen: Option<String>,
     /// Declared name of this host, if other processes of the cluster run here too: the unit of locality and failure.

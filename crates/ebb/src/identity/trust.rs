@@ -27,7 +27,7 @@ pub async fn revoke(context: &Context, args: RevokeArgs) -> Result<()> {
 
 fn serial(text: &str) -> Result<Vec<u8>> {
     let digits: Vec<u32> = text.chars().filter(|c| *c != ':').map(|c| c.to_digit(16).unwrap_or(16)).collect();
-    if digits.is_empty() || digits.len() % 2 != 0 || digits.contains(&16) {
+    if digits.is_empty() || !digits.len().is_multiple_of(2) || digits.contains(&16) {
         bail!(Invalid, "--serial {text}: write pairs of hexadecimal digits, as `ebb identity show` prints them");
     }
     Ok(digits.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair[1]).expect("two digits")).collect())
